@@ -1,0 +1,51 @@
+"""The entry point: finds the command group, maps errors to one line and an exit code (0 done, 1 refused, 2 usage)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+
+from serving.errors import StreamHubError
+
+# command → (module, help); a module has `app` (a group) or `command` (one function).
+# Imported only when asked for: `check` must not pay for ONNX Runtime.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("cli.check", "Validate specs and stages; print every problem at once."),
+    "package": ("cli.package", "Build one version's archive and manifest."),
+    "verify": ("cli.verify", "Open an archive as its container would and run its sample."),
+    "registry": ("cli.registry", "The S3 registry: push, list, show, alias."),
+    "serve": ("cli.serve", "Run the model server on one archive."),
+    "local": ("cli.local", "SageMaker on this machine: up, status, down."),
+    "features": ("cli.features", "The feature cache: load, get, check."),
+    "release": ("cli.release", "Releases: start, status, tick, promote, rollback, history."),
+    "drift": ("cli.drift", "Drift: run against a version's baseline."),
+    "demo": ("cli.demo", "The whole life of a model on this machine."),
+}
+
+
+def build(argv: list[str]) -> typer.Typer:
+    """Give the application with the asked command imported; all of them when none was named."""
+    app = typer.Typer(
+        add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help="StreamHub Inference."
+    )
+    asked = next((argument for argument in argv if not argument.startswith("-")), None)
+    for name, (module, text) in COMMANDS.items():
+        if asked in COMMANDS and name != asked:
+            continue
+        loaded = importlib.import_module(module)
+        if hasattr(loaded, "app"):
+            app.add_typer(loaded.app, name=name, help=text)
+        else:
+            app.command(name, help=text)(loaded.command)
+    return app
+
+
+def main() -> None:
+    """Run `streamhub`."""
+    try:
+        build(sys.argv[1:])()
+    except StreamHubError as error:
+        sys.stderr.write(f"streamhub: {error}\n")
+        sys.exit(1)

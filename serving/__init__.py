@@ -1,0 +1,1 @@
+"""The core: what serving a model means, importable anywhere, without AWS."""

@@ -1,0 +1,154 @@
+"""Everything outside, as small Protocols; `serving.aws` implements them, tests have fakes.
+
+An implementation raises only errors of `serving.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from serving.prediction.types import Exposure, Outcome, Traffic
+from serving.spec import Slot
+from serving.spec.manifest import AliasRecord, PackageManifest, RegisteredModel
+
+
+class Clock(Protocol):
+    """The time, in UTC."""
+
+    def __call__(self) -> datetime:
+        """Give the time now."""
+        ...
+
+
+class ModelRegistry(Protocol):
+    """Immutable versions and movable aliases (DESIGN 4.3)."""
+
+    def push(self, archive: Path, manifest: PackageManifest, *, actor: str) -> RegisteredModel:
+        """Store bytes and manifest; the same digest again is a no-op, other bytes raise VersionConflictError."""
+        ...
+
+    def versions(self, name: str | None = None) -> Sequence[RegisteredModel]:
+        """List all versions, of one model or of all, by name and semantic version."""
+        ...
+
+    def manifest(self, name: str, version: str) -> PackageManifest:
+        """Read one version's manifest, or raise ModelNotFoundError."""
+        ...
+
+    def alias(self, name: str, alias: str) -> AliasRecord | None:
+        """Read where an alias points."""
+        ...
+
+    def move_alias(self, name: str, alias: str, version: str, *, actor: str, reason: str) -> AliasRecord:
+        """Point an alias at a version by compare-and-set, or raise AliasConflictError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One call of an endpoint; `target_slot` None lets the endpoint's weights choose."""
+
+    endpoint: str
+    body: bytes
+    content_type: str
+    accept: str
+    target_slot: Slot | None
+    inference_id: str
+    timeout_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationResult:
+    """What the endpoint answered, and the variant that did."""
+
+    body: bytes
+    content_type: str
+    slot: Slot
+
+
+class Invoker(Protocol):
+    """InvokeEndpoint."""
+
+    def invoke(self, call: Invocation) -> InvocationResult:
+        """Call, or raise OverloadedError, DeadlineExceededError, InvalidRequestError, ModelFailedError, EndpointError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantStatus:
+    """One slot of a live endpoint: weights are relative, counts are instances."""
+
+    slot: Slot
+    weight: float
+    instances: int
+    desired_weight: float
+    desired_instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointStatus:
+    """A live endpoint: `status` in SageMaker's words (InService, Updating, …)."""
+
+    name: str
+    status: str
+    variants: tuple[VariantStatus, ...]
+
+
+class EndpointControl(Protocol):
+    """Weights and counts of a live endpoint; never what a slot holds."""
+
+    def describe(self, endpoint: str) -> EndpointStatus:
+        """Read the endpoint, or raise EndpointError."""
+        ...
+
+    def set_weights(self, endpoint: str, weights: Mapping[Slot, float]) -> None:
+        """Ask for weights; the endpoint is Updating afterwards, counts are kept."""
+        ...
+
+
+class FeatureReader(Protocol):
+    """Packed rows by entity."""
+
+    def read(self, keys: Sequence[str], *, timeout_ms: float) -> Sequence[bytes | None]:
+        """Read all keys in one round trip, None where missing, or raise FeatureStoreError."""
+        ...
+
+
+class FeatureWriter(Protocol):
+    """Writes packed rows; a row older than the stored one is skipped."""
+
+    def write(self, rows: Iterable[tuple[str, bytes]], *, ttl_s: float) -> int:
+        """Write rows, giving how many were newer than what was there."""
+        ...
+
+
+class TrafficSource(Protocol):
+    """The release record, as the API reads it."""
+
+    def traffic(self, model: str) -> Traffic:
+        """Give the model's traffic; the last known one when the record cannot be read."""
+        ...
+
+
+class RecordSink(Protocol):
+    """Where exposures and outcomes go; both may arrive twice and count once."""
+
+    def exposures(self, exposures: Sequence[Exposure]) -> None:
+        """Store a batch of exposures."""
+        ...
+
+    def outcome(self, outcome: Outcome) -> bool:
+        """Store an outcome; False when the same event was there already."""
+        ...
+
+
+class MetricSink(Protocol):
+    """CloudWatch custom metrics in namespace StreamHub/Inference (DESIGN 4.7)."""
+
+    def put(self, name: str, value: float, *, unit: str, dimensions: Mapping[str, str], at: datetime) -> None:
+        """Publish one value."""
+        ...

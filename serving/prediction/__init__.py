@@ -1,0 +1,1 @@
+"""What a request becomes: parsing, assignment, budget, fallbacks. Pure: no clock, no I/O."""

@@ -1,0 +1,50 @@
+"""The types of `stages/<stage>.toml`: what differs between dev, staging and prod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Slot = Literal["a", "b"]
+SLOTS: tuple[Slot, Slot] = ("a", "b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotVersions:
+    """The version each slot holds; only `cdk deploy` changes it."""
+
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageModel:
+    """One model in one stage; None takes the model spec's own value."""
+
+    versions: SlotVersions
+    instance_type: str | None = None
+    min_count: int | None = None
+    max_count: int | None = None
+    deadline_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """All that `stages/<stage>.toml` says; account and region come from the file, never from a call."""
+
+    name: str
+    account: str
+    region: str
+    removal: Literal["destroy", "retain"]
+    availability_zones: tuple[str, ...]
+    cache: Literal["serverless", "replication-group"]
+    log_retention_days: int
+    models: dict[str, StageModel]
+    alarm_emails: tuple[str, ...] = ()
+    image_tags: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+def endpoint_name(stage: str, model_slug: str) -> str:
+    """The endpoint of a model in a stage: stable for ever, at most 63 characters (DESIGN 4.4)."""
+    return f"streamhub-{stage}-{model_slug}"
