@@ -30,6 +30,7 @@ def build(argv: list[str]) -> typer.Typer:
     app = typer.Typer(
         add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help="StreamHub Inference."
     )
+    app.callback()(lambda: None)  # keeps it a group when one command alone is imported
     asked = next((argument for argument in argv if not argument.startswith("-")), None)
     for name, (module, text) in COMMANDS.items():
         if asked in COMMANDS and name != asked:

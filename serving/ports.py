@@ -74,7 +74,13 @@ class Invoker(Protocol):
     """InvokeEndpoint."""
 
     def invoke(self, call: Invocation) -> InvocationResult:
-        """Call, or raise OverloadedError, DeadlineExceededError, InvalidRequestError, ModelFailedError, EndpointError."""
+        """Call once.
+
+        Raises:
+            OverloadedError, DeadlineExceededError, InvalidRequestError, ModelFailedError: as their names say.
+            EndpointError: unknown, unreachable or not in service.
+
+        """
         ...
 
 

@@ -1,0 +1,158 @@
+"""Frozen types to JSON and back, and TOML tables to frozen types; strict: no coercion, no unknown keys.
+
+The only home of cattrs. A number is never made of a string, an integer never of 1.9; 1 is a legal float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from enum import Enum, StrEnum
+from functools import cache, partial
+from operator import is_
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import orjson
+from cattrs import (
+    AttributeValidationNote,
+    BaseValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    IterableValidationNote,
+)
+from cattrs.gen import make_dict_structure_fn
+
+from serving.spec.model import Runtime, TritonRuntime, VllmRuntime
+
+T = TypeVar("T")
+
+_RUNTIMES: dict[str, type[TritonRuntime | VllmRuntime]] = {"triton": TritonRuntime, "vllm": VllmRuntime}
+
+
+class FieldError(ValueError):
+    """One value of the wrong kind: what it may be, and what it is."""
+
+    def __init__(self, allowed: str, got: object) -> None:
+        self.allowed = allowed
+        self.got = got
+        super().__init__(f"allowed {allowed}, got {got!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One value that does not fit: its dotted key, what it is, what it may be."""
+
+    key: str
+    got: str
+    allowed: str
+
+
+def _exactly(kind: type, name: str) -> Callable[[object, object], object]:
+    def structure(value: object, _: object) -> object:
+        if kind is float and type(value) is int:
+            return float(value)
+        if type(value) is not kind:
+            raise FieldError(name, value)
+        return value
+
+    return structure
+
+
+def _enum(value: object, cls: type[Enum]) -> Enum:
+    try:
+        return cls(value)
+    except ValueError:
+        raise FieldError(f"one of {', '.join(str(member.value) for member in cls)}", value) from None
+
+
+def _literal(value: object, cls: object) -> object:
+    if value not in get_args(cls):
+        raise FieldError(f"one of {', '.join(map(str, get_args(cls)))}", value)
+    return value
+
+
+def _is_literal(cls: object) -> bool:
+    origin: object = get_origin(cls)
+    return origin is Literal
+
+
+def _table(cls: type, made: Converter) -> Callable[[object, object], object]:
+    inner: Callable[[Any, Any], object] = make_dict_structure_fn(cls, made, _cattrs_forbid_extra_keys=True)
+
+    def structure(value: object, kind: object) -> object:
+        if not isinstance(value, dict):
+            raise FieldError("a table", value)
+        return inner(value, kind)
+
+    return structure
+
+
+def _runtime(value: object, _: object) -> TritonRuntime | VllmRuntime:
+    kind = value.get("kind") if isinstance(value, dict) else value
+    cls = _RUNTIMES.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise FieldError(f"a table with kind = one of {', '.join(_RUNTIMES)}", kind)
+    return converter().structure(value, cls)
+
+
+@cache
+def converter() -> Converter:
+    """Give the one converter of the project."""
+    made = Converter(forbid_extra_keys=True, detailed_validation=True)
+    for kind, name in ((int, "an integer"), (float, "a number"), (str, "a string"), (bool, "true or false")):
+        # by identity: a hook by class would also catch what inherits, as a StrEnum does from str
+        made.register_structure_hook_func(partial(is_, kind), _exactly(kind, name))
+    made.register_structure_hook(datetime, lambda value, _: datetime.fromisoformat(value))
+    made.register_unstructure_hook(datetime, lambda value: value.isoformat())
+    made.register_structure_hook(StrEnum, _enum)
+    made.register_structure_hook_func(lambda cls: cls == Runtime, _runtime)
+    made.register_structure_hook_func(_is_literal, _literal)
+    made.register_structure_hook_factory(
+        lambda cls: isinstance(cls, type) and is_dataclass(cls), lambda cls: _table(cls, made)
+    )
+    return made
+
+
+def to_json(value: object) -> bytes:
+    """Encode any of the frozen types; keys sorted, so equal values give equal bytes."""
+    return orjson.dumps(converter().unstructure(value), option=orjson.OPT_SORT_KEYS)
+
+
+def from_json(data: bytes, cls: type[T]) -> T:
+    """Decode what `to_json` wrote.
+
+    Raises:
+        ValueError: the bytes are no JSON, or not of that type.
+
+    """
+    try:
+        return converter().structure(orjson.loads(data), cls)
+    except BaseValidationError as error:
+        raise ValueError("; ".join(f"{row.key}: got {row.got}" for row in failures(error))) from error
+
+
+def failures(error: BaseException, path: str = "") -> Iterator[Failure]:
+    """Flatten a cattrs error into one row a wrong value, all of them."""
+    if isinstance(error, BaseValidationError):
+        for inner in error.exceptions:
+            yield from failures(inner, _step(path, inner))
+    elif isinstance(error, ForbiddenExtraKeysError):
+        known = ", ".join(sorted(field.name for field in fields(error.cl)))
+        for key in sorted(error.extra_fields):
+            yield Failure(f"{path}.{key}" if path else key, "an unknown key", f"keys {known}")
+    elif isinstance(error, KeyError):
+        yield Failure(path, "nothing", "a value: the key is required")
+    elif isinstance(error, FieldError):
+        yield Failure(path, repr(error.got), error.allowed)
+    else:
+        yield Failure(path, f"an unusable value ({error})", "a value of the documented type")
+
+
+def _step(path: str, inner: BaseException) -> str:
+    for note in getattr(inner, "__notes__", ()):
+        if isinstance(note, AttributeValidationNote):
+            return f"{path}.{note.name}" if path else note.name
+        if isinstance(note, IterableValidationNote):
+            return f"{path}[{note.index!r}]"
+    return path
