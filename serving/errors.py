@@ -15,6 +15,7 @@ StreamHubError
 │   └── ModelFailedError       the model raised, or answered nonsense
 ├── FeatureStoreError          the feature cache cannot be read or written
 ├── EndpointError              the SageMaker endpoint refuses or is unreachable
+├── TelemetryError             a baseline, a capture file or stored evidence cannot be read or written
 ├── ReleaseError               a release cannot do what was asked
 │   └── StaleWriteError        another writer changed the record first
 └── LocalStackError            the local stack cannot start, stop or answer
@@ -110,6 +111,10 @@ class FeatureStoreError(StreamHubError):
 
 class EndpointError(StreamHubError):
     """The endpoint is unknown, busy, throttled or unreachable."""
+
+
+class TelemetryError(StreamHubError):
+    """A drift baseline, a capture file or stored evidence is unreadable, or not what it says it is."""
 
 
 class ReleaseError(StreamHubError):
