@@ -182,7 +182,7 @@ def _described(entry: object, place: str) -> tuple[str, DType, tuple[int, ...]]:
         raise InvalidRequestError(f"{place}: got {_brief(entry)}; allowed an object with a name")
     assert isinstance(entry, dict)  # noqa: S101 # for the type checker; _is_named has said so
     try:
-        dtype = DType(entry.get("datatype"))
+        dtype = DType(str(entry.get("datatype")))
     except ValueError:
         allowed = ", ".join(DType)
         raise InvalidRequestError(f"{place}.datatype: got {entry.get('datatype')!r}; allowed {allowed}") from None
