@@ -1,0 +1,74 @@
+"""Every command speaks in the same way: one JSON document, one line a refusal, exit codes 0, 1, 2."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli.main import COMMANDS
+
+
+def streamhub(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    program = "from cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.fixture(name="broken")
+def broken_fixture(root: Path, tmp_path: Path) -> Path:
+    """Give a project folder with one wrong key in each of two files."""
+    for folder in ("models", "stages"):
+        shutil.copytree(root / folder, tmp_path / folder)
+    for file, good, bad in (
+        ("models/content_moderator/model.toml", "p99_ms = 45", 'p99_ms = "45"'),
+        ("stages/prod.toml", 'name = "prod"', 'name = "prd"'),
+    ):
+        path = tmp_path / file
+        path.write_text(path.read_text().replace(good, bad))
+    return tmp_path
+
+
+def test_check_passes_on_the_project_itself(root: Path) -> None:
+    done = streamhub("check", "--json", cwd=root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert orjson.loads(done.stdout)["ok"] is True
+
+
+def test_check_tells_the_problems_of_all_files_and_exits_1(broken: Path) -> None:
+    done = streamhub("check", cwd=broken)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "models/content_moderator/model.toml: slo.p99_ms" in done.stderr
+    assert "stages/prod.toml: name" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_as_json_holds_every_problem_with_its_parts(broken: Path) -> None:
+    done = streamhub("check", "--json", cwd=broken)
+    assert done.returncode == 1
+    problems = orjson.loads(done.stdout)["problems"]
+    assert {"file", "key", "got", "allowed", "fix", "source"} == set(problems[0])
+
+
+def test_an_empty_folder_is_one_line(tmp_path: Path) -> None:
+    done = streamhub("check", cwd=tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("no-such-command",), ("check", "--no-such-option"), ("package",)])
+def test_wrong_usage_exits_2(root: Path, arguments: tuple[str, ...]) -> None:
+    assert streamhub(*arguments, cwd=root).returncode == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(root: Path, command: str) -> None:
+    done = streamhub(command, "--help", cwd=root)
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
