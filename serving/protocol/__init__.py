@@ -1,1 +1,1 @@
-"""The Open Inference Protocol's tensors on the wire: JSON, and Triton's binary form of it."""
+"""The Open Inference Protocol (V2), JSON and binary, and what an archive says of its model."""

@@ -1,282 +1,266 @@
-"""Requests and answers to bytes and back.
+"""Requests and answers to bytes and back: Open Inference Protocol JSON, and its binary tensor extension.
 
-Two forms (Triton: protocol/extension_binary_data; SageMaker: docker/sagemaker/serve): plain JSON, and a JSON header
-followed by the tensors' bytes, whose length the content type tells on SageMaker and a header field elsewhere.
+Binary bodies are a JSON header and then raw tensors; `application/vnd.sagemaker-triton.binary+json;json-header-size=N`
+says where the header ends (exact prefix, as Triton's SageMaker frontend reads it); any other type is JSON.
 """
 
 from __future__ import annotations
 
-import math
-import struct
+from math import prod
 from typing import Any
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from serving.errors import InvalidRequestError
-from serving.protocol.tensors import NUMPY_OF, InferRequest, InferResponse, Tensor
-from serving.spec import DType
+from serving.protocol.elements import from_bytes, from_lists, to_bytes, to_jsonable
+from serving.protocol.tensors import DATATYPES, DTYPES, InferRequest, InferResponse, Tensor
 
 JSON_TYPE = "application/json"
-BINARY_TYPE_PREFIX = "application/vnd.sagemaker-triton.binary+json;json-header-size="
-"""Matched as an exact prefix, as Triton's SageMaker front end does; anything else is JSON."""
+BINARY_PREFIX = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 
-MAX_TENSORS = 256
-MAX_RANK = 16
-_LENGTH = struct.Struct("<I")
+MAX_DIMENSIONS = 8
+MAX_ELEMENTS = 1 << 40
+_MAX_DIGITS = 18
+_SHOWN_CHARACTERS = 60
 
-Header = dict[str, Any]
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
 
 
-def json_header_size(content_type: str) -> int | None:
-    """Give the JSON header's length that a content type tells, None when the body is plain JSON.
+def header_size(content_type: str, *, body_size: int) -> int | None:
+    """Give the bytes of JSON at the head of a binary body; None when the body is all JSON.
 
     Raises:
-        InvalidRequestError: the size is no number.
+        InvalidRequestError: the size is no number within the body.
 
     """
-    if not content_type.startswith(BINARY_TYPE_PREFIX):
+    if not content_type.startswith(BINARY_PREFIX):
         return None
-    text = content_type[len(BINARY_TYPE_PREFIX) :]
-    if not text.isascii() or not text.isdigit():
-        raise InvalidRequestError(f"json-header-size: got {text!r}; allowed a number of bytes")
-    return int(text)
+    return check_header_size(content_type[len(BINARY_PREFIX) :], body_size=body_size)
+
+
+def check_header_size(text: str, *, body_size: int) -> int:
+    """Read the size of a JSON header.
+
+    Raises:
+        InvalidRequestError: it is no number within the body.
+
+    """
+    # isdecimal alone takes digits of every script
+    size = int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else -1
+    if not 0 <= size <= body_size:
+        raise InvalidRequestError(
+            f"json header size: got {text[:32]!r}; allowed 0 to {body_size}, the bytes of the body; "
+            f"send the number of bytes before the first raw tensor"
+        )
+    return size
 
 
 def encode_request(request: InferRequest, *, binary: bool) -> tuple[bytes, str]:
-    """Encode a request; gives its body and content type."""
-    header: Header = {"inputs": []}
-    if request.id:
-        header["id"] = request.id
-    if request.outputs:
-        header["outputs"] = [{"name": name} for name in request.outputs]
+    """Give body and content type of a request.
+
+    Raises:
+        InvalidRequestError: a tensor has no form in JSON (not finite, or BYTES that are no UTF-8).
+
+    """
+    head: dict[str, object] = {"id": request.id} if request.id else {}
     if request.binary_output:
-        header["parameters"] = {"binary_data_output": True}
-    return _encode(header, "inputs", request.inputs, binary=binary)
+        head["parameters"] = {"binary_data_output": True}
+    if request.outputs:
+        head["outputs"] = [{"name": name} for name in request.outputs]
+    body, size = _encode(head, "inputs", request.inputs, binary=binary)
+    return body, JSON_TYPE if size is None else f"{BINARY_PREFIX}{size}"
 
 
 def encode_response(response: InferResponse, *, binary: bool) -> tuple[bytes, str]:
-    """Encode an answer; gives its body and content type."""
-    header: Header = {"model_name": response.model_name, "model_version": response.model_version, "outputs": []}
+    """Give body and content type of an answer.
+
+    Raises:
+        InvalidRequestError: a tensor has no form in JSON (not finite, or BYTES that are no UTF-8).
+
+    """
+    body, size = encode_response_parts(response, binary=binary)
+    return body, JSON_TYPE if size is None else f"{BINARY_PREFIX}{size}"
+
+
+def encode_response_parts(response: InferResponse, *, binary: bool) -> tuple[bytes, int | None]:
+    """Give the body of an answer and the size of its JSON header (None: all of it is JSON)."""
+    head: dict[str, object] = {"model_name": response.model_name, "model_version": response.model_version}
     if response.id:
-        header["id"] = response.id
-    return _encode(header, "outputs", response.outputs, binary=binary)
+        head["id"] = response.id
+    return _encode(head, "outputs", response.outputs, binary=binary)
 
 
-def decode_request(
-    body: bytes | memoryview, *, content_type: str = JSON_TYPE, header_length: int | None = None
-) -> InferRequest:
-    """Decode a request; `header_length` (the HTTP field) wins over the content type. Arrays may view `body`.
-
-    Raises:
-        InvalidRequestError: with what is wrong, what it got and what it may be.
-
-    """
-    header, binary = _split(body, content_type, header_length)
-    outputs = header.get("outputs", [])
-    if not isinstance(outputs, list) or not all(_is_named(output) for output in outputs):
-        raise InvalidRequestError("outputs: got something else; allowed a list of objects with a name")
-    request_id = header.get("id", "")
-    if not isinstance(request_id, str):
-        raise InvalidRequestError(f"id: got {request_id!r}; allowed a string")
-    asked = header.get("parameters", {})
-    wants = isinstance(asked, dict) and asked.get("binary_data_output") is True
-    wants = wants or any(_parameter(output, "binary_data") is True for output in outputs)
-    return InferRequest(
-        id=request_id,
-        inputs=_decode_tensors(header.get("inputs"), binary, "inputs"),
-        outputs=tuple(output["name"] for output in outputs),
-        binary_output=wants,
-    )
-
-
-def decode_response(
-    body: bytes | memoryview, *, content_type: str = JSON_TYPE, header_length: int | None = None
-) -> InferResponse:
-    """Decode an answer.
-
-    Raises:
-        InvalidRequestError: the body is no answer of the protocol.
-
-    """
-    header, binary = _split(body, content_type, header_length)
-    return InferResponse(
-        model_name=str(header.get("model_name", "")),
-        model_version=str(header.get("model_version", "")),
-        id=str(header.get("id", "")),
-        outputs=_decode_tensors(header.get("outputs"), binary, "outputs"),
-    )
+def _encode(
+    head: dict[str, object], key: str, tensors: tuple[Tensor, ...], *, binary: bool
+) -> tuple[bytes, int | None]:
+    if binary:
+        blobs = [to_bytes(tensor.array) for tensor in tensors]
+        head[key] = [
+            {
+                "name": tensor.name,
+                "shape": tensor.array.shape,
+                "datatype": DATATYPES[tensor.array.dtype],
+                "parameters": {"binary_data_size": len(blob)},
+            }
+            for tensor, blob in zip(tensors, blobs, strict=True)
+        ]
+        header = orjson.dumps(head)
+        return b"".join((header, *blobs)), len(header)
+    head[key] = [
+        {
+            "name": tensor.name,
+            "shape": tensor.array.shape,
+            "datatype": DATATYPES[tensor.array.dtype],
+            "data": to_jsonable(tensor.array, name=tensor.name),
+        }
+        for tensor in tensors
+    ]
+    body = orjson.dumps(head, option=_DUMP)
+    if b"null" in body:  # how orjson writes a number that is not finite; a name may hold the word, hence the look
+        _refuse_not_finite(tensors)
+    return body, None
 
 
-def _encode(header: Header, section: str, tensors: tuple[Tensor, ...], *, binary: bool) -> tuple[bytes, str]:
-    chunks: list[bytes] = []
+def _refuse_not_finite(tensors: tuple[Tensor, ...]) -> None:
     for tensor in tensors:
-        entry: Header = {"name": tensor.name, "datatype": tensor.dtype.value, "shape": list(tensor.array.shape)}
-        if binary:
-            raw = _raw(tensor)
-            entry["parameters"] = {"binary_data_size": len(raw)}
-            chunks.append(raw)
-        else:
-            entry["data"] = _json_values(tensor)
-        header[section].append(entry)
-    head = orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)
-    if not binary:
-        return head, JSON_TYPE
-    return b"".join((head, *chunks)), f"{BINARY_TYPE_PREFIX}{len(head)}"
+        if tensor.array.dtype.kind == "f" and b"null" in orjson.dumps(tensor.array.reshape(-1), option=_DUMP):
+            raise InvalidRequestError(
+                f"tensor {tensor.name!r}: got NaN or infinity, which JSON cannot carry; use the binary form"
+            )
 
 
-def _raw(tensor: Tensor) -> bytes:
-    if tensor.dtype is not DType.BYTES:
-        return np.ascontiguousarray(tensor.array, dtype=NUMPY_OF[tensor.dtype]).tobytes()
-    return b"".join(_LENGTH.pack(len(item)) + item for item in tensor.array.ravel())
+def decode_request(body: bytes, *, content_type: str) -> InferRequest:
+    """Read a request; raw tensors are views of the body.
+
+    Raises:
+        InvalidRequestError: with field, what it got, what is allowed and how to fix it.
+
+    """
+    return decode_request_parts(body, header_bytes=header_size(content_type, body_size=len(body)))
 
 
-def _json_values(tensor: Tensor) -> object:
-    if tensor.dtype is DType.BYTES:
-        return [item.decode("utf-8", errors="replace") for item in tensor.array.ravel()]
-    if tensor.dtype is DType.FP16:
-        return np.ascontiguousarray(tensor.array, dtype=np.float32).ravel()
-    return np.ascontiguousarray(tensor.array).ravel()
+def decode_request_parts(body: bytes, *, header_bytes: int | None) -> InferRequest:
+    """Read a request whose JSON is the first `header_bytes` (None: all of it)."""
+    head = _load(body, header_bytes)
+    default = _parameters(head, "request").get("binary_data_output", False) is True
+    asked: list[dict[str, Any]] = _list_of_tables(head, "outputs") if "outputs" in head else []
+    names = tuple(_name(output, "outputs") for output in asked)
+    # a client that asks for one output in binary reads JSON beside it or binary: one form an answer is enough
+    binary = any(_parameters(o, "output").get("binary_data", default) is True for o in asked) if asked else default
+    return InferRequest(
+        id=_text(head, "id"), inputs=_tensors(head, "inputs", body, header_bytes), outputs=names, binary_output=binary
+    )
 
 
-def _split(body: bytes | memoryview, content_type: str, header_length: int | None) -> tuple[Header, memoryview]:
-    view = memoryview(body)
-    size = header_length if header_length is not None else json_header_size(content_type)
-    if size is not None and not 0 <= size <= len(view):
-        raise InvalidRequestError(f"json-header-size: got {size}; allowed 0 to the body's {len(view)} bytes")
-    head = view if size is None else view[:size]
+def decode_response(body: bytes, *, content_type: str) -> InferResponse:
+    """Read an answer; raw tensors are views of the body.
+
+    Raises:
+        InvalidRequestError: it is no answer of the Open Inference Protocol.
+
+    """
+    header_bytes = header_size(content_type, body_size=len(body))
+    head = _load(body, header_bytes)
+    return InferResponse(
+        model_name=_text(head, "model_name"),
+        model_version=_text(head, "model_version"),
+        id=_text(head, "id"),
+        outputs=_tensors(head, "outputs", body, header_bytes),
+    )
+
+
+def _load(body: bytes, header_bytes: int | None) -> dict[str, Any]:
+    if not body:
+        raise InvalidRequestError("body: got nothing; allowed a JSON object with inputs; send a body")
     try:
-        header = orjson.loads(head)
+        head = orjson.loads(body if header_bytes is None else memoryview(body)[:header_bytes])
     except orjson.JSONDecodeError as error:
-        raise InvalidRequestError(f"body: got no JSON ({error}); allowed an inference request") from error
-    if not isinstance(header, dict):
-        raise InvalidRequestError(f"body: got a JSON {type(header).__name__}; allowed an object")
-    return header, view[len(head) :]
+        what = "body" if header_bytes is None else f"first {header_bytes} bytes of the body"
+        raise InvalidRequestError(
+            f"{what}: got no JSON ({error.msg} at {error.pos}); allowed a JSON object with inputs; "
+            f"raw tensors need content type {BINARY_PREFIX}N"
+        ) from None
+    if type(head) is not dict:
+        raise InvalidRequestError(f"body: got {type(head).__name__}; allowed a JSON object with inputs; wrap it")
+    return head
 
 
-def _decode_tensors(entries: object, binary: memoryview, section: str) -> tuple[Tensor, ...]:
-    if not isinstance(entries, list) or not entries or len(entries) > MAX_TENSORS:
-        raise InvalidRequestError(f"{section}: got {_brief(entries)}; allowed a list of 1 to {MAX_TENSORS} tensors")
-    tensors: list[Tensor] = []
-    offset = 0
-    for index, entry in enumerate(entries):
-        place = f"{section}[{index}]"
-        name, dtype, shape = _described(entry, place)
-        size = _parameter(entry, "binary_data_size")
-        if size is None:
-            tensors.append(Tensor(name, _from_json(entry.get("data"), dtype, shape, place)))
-            continue
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(binary) - offset:
-            left = len(binary) - offset
-            raise InvalidRequestError(f"{place}.binary_data_size: got {size!r}; allowed 0 to the {left} bytes left")
-        tensors.append(Tensor(name, _from_bytes(binary[offset : offset + size], dtype, shape, place)))
-        offset += size
-    if offset != len(binary):
-        raise InvalidRequestError(f"body: got {len(binary) - offset} bytes too many after its tensors; allowed none")
+def _tensors(head: dict[str, Any], key: str, body: bytes, header_bytes: int | None) -> tuple[Tensor, ...]:
+    view = memoryview(body)
+    at = len(body) if header_bytes is None else header_bytes
+    tensors = []
+    for entry in _list_of_tables(head, key):
+        tensor, at = _tensor(entry, key, view, at)
+        tensors.append(tensor)
+    if at != len(body):
+        raise InvalidRequestError(
+            f"body: got {len(body) - at} bytes after the last raw tensor; allowed none; check each binary_data_size"
+        )
+    if len(tensors) > 1 and len({tensor.name for tensor in tensors}) != len(tensors):
+        raise InvalidRequestError(f"{key}: got the same name twice; allowed each name once; send one tensor a name")
     return tuple(tensors)
 
 
-def _described(entry: object, place: str) -> tuple[str, DType, tuple[int, ...]]:
-    if not _is_named(entry):
-        raise InvalidRequestError(f"{place}: got {_brief(entry)}; allowed an object with a name")
-    assert isinstance(entry, dict)  # noqa: S101 # for the type checker; _is_named has said so
-    try:
-        dtype = DType(str(entry.get("datatype")))
-    except ValueError:
-        allowed = ", ".join(DType)
-        raise InvalidRequestError(f"{place}.datatype: got {entry.get('datatype')!r}; allowed {allowed}") from None
-    shape = entry.get("shape")
-    sound = isinstance(shape, list) and len(shape) <= MAX_RANK
-    if not sound or not all(type(size) is int and 0 <= size < 2**31 for size in shape):  # type: ignore[union-attr]
-        raise InvalidRequestError(f"{place}.shape: got {_brief(shape)}; allowed a list of up to {MAX_RANK} sizes")
-    return entry["name"], dtype, tuple(shape)  # type: ignore[arg-type] # a list, said just above
+def _tensor(entry: dict[str, Any], key: str, view: memoryview, at: int) -> tuple[Tensor, int]:
+    name, datatype = _name(entry, key), entry.get("datatype")
+    if type(datatype) is not str or datatype not in DTYPES:
+        raise InvalidRequestError(
+            f"tensor {name!r}: datatype: got {_short(datatype)}; allowed {', '.join(DTYPES)}; use one of these"
+        )
+    shape, size = _shape(entry.get("shape"), name)
+    if "data" in entry:
+        return Tensor(name, from_lists(entry["data"], name=name, datatype=datatype, shape=shape, size=size)), at
+    length = _parameters(entry, f"tensor {name!r}").get("binary_data_size")
+    if type(length) is not int or not 0 <= length <= len(view) - at:
+        raise InvalidRequestError(
+            f"tensor {name!r}: got no data and binary_data_size {_short(length)}; allowed data, or a size up to the "
+            f"{len(view) - at} raw bytes that are left; send one of the two"
+        )
+    end = at + length
+    return Tensor(name, from_bytes(view[at:end], name=name, datatype=datatype, shape=shape, size=size)), end
 
 
-def _from_bytes(raw: memoryview, dtype: DType, shape: tuple[int, ...], place: str) -> NDArray[Any]:
-    count = math.prod(shape)
-    if dtype is DType.BYTES:
-        return _byte_strings(raw, count, place).reshape(shape)
-    wanted = count * NUMPY_OF[dtype].itemsize
-    if len(raw) != wanted:
-        raise InvalidRequestError(f"{place}: got {len(raw)} bytes; allowed {wanted} for {dtype} of shape {list(shape)}")
-    return np.frombuffer(raw, dtype=NUMPY_OF[dtype]).reshape(shape)
+def _shape(shape: object, name: str) -> tuple[list[int], int]:
+    if type(shape) is list and len(shape) <= MAX_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape):
+        size = prod(shape)
+        if size <= MAX_ELEMENTS:
+            return shape, size
+    raise InvalidRequestError(
+        f"tensor {name!r}: shape: got {_short(shape)}; allowed a list of at most {MAX_DIMENSIONS} integers from 0; "
+        f"say the size of every dimension, rows first"
+    )
 
 
-def _byte_strings(raw: memoryview, count: int, place: str) -> NDArray[Any]:
-    items: list[bytes] = []
-    offset = 0
-    while offset < len(raw):
-        start = offset + _LENGTH.size
-        if start > len(raw) or len(items) == count:
-            break
-        (length,) = _LENGTH.unpack_from(raw, offset)
-        if length > len(raw) - start:
-            break
-        items.append(bytes(raw[start : start + length]))
-        offset = start + length
-    if offset != len(raw) or len(items) != count:
-        raise InvalidRequestError(f"{place}: got broken length prefixes; allowed {count} length-prefixed byte strings")
-    array = np.empty(count, dtype=object)
-    array[:] = items
-    return array
+def _list_of_tables(head: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = head.get(key)
+    if type(value) is list and value and all(type(entry) is dict for entry in value):
+        return value
+    raise InvalidRequestError(f"{key}: got {_short(value)}; allowed a list of objects with a name; send at least one")
 
 
-def _from_json(data: object, dtype: DType, shape: tuple[int, ...], place: str) -> NDArray[Any]:
-    if not isinstance(data, list):
-        raise InvalidRequestError(f"{place}.data: got {_brief(data)}; allowed a list of values, nested or flat")
-    if dtype is DType.BYTES:
-        return _strings(data, shape, place)
-    try:
-        array = np.asarray(data)
-    except ValueError as error:
-        raise InvalidRequestError(f"{place}.data: got ragged lists; allowed {math.prod(shape)} values") from error
-    if array.size != math.prod(shape):
-        raise InvalidRequestError(f"{place}.data: got {array.size} values; allowed {math.prod(shape)} by its shape")
-    return _typed(array, dtype, place).reshape(shape)
+def _name(entry: dict[str, Any], key: str) -> str:
+    name = entry.get("name")
+    if type(name) is str and name:
+        return name
+    raise InvalidRequestError(f"{key}: name: got {_short(name)}; allowed a text; name each tensor as the model does")
 
 
-def _typed(array: NDArray[Any], dtype: DType, place: str) -> NDArray[Any]:
-    target = NUMPY_OF[dtype]
-    if array.size == 0:
-        return np.zeros(0, dtype=target)
-    kinds = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}[target.kind]
-    if array.dtype.kind not in kinds:
-        raise InvalidRequestError(f"{place}.data: got {array.dtype.kind!r} values; allowed {dtype}")
-    if target.kind in "iu":
-        info = np.iinfo(target)
-        if array.min() < info.min or array.max() > info.max:
-            raise InvalidRequestError(f"{place}.data: got a value out of range; allowed {info.min} to {info.max}")
-    with np.errstate(over="ignore"):
-        return array.astype(target)
+def _text(head: dict[str, Any], key: str) -> str:
+    value = head.get(key, "")
+    if type(value) is str:
+        return value
+    raise InvalidRequestError(f"{key}: got {_short(value)}; allowed a text; quote it")
 
 
-def _strings(data: list[object], shape: tuple[int, ...], place: str) -> NDArray[Any]:
-    flat: list[object] = []
-    pending: list[object] = [data]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, list):
-            pending.extend(reversed(item))
-        else:
-            flat.append(item)
-    if len(flat) != math.prod(shape) or not all(isinstance(item, str) for item in flat):
-        raise InvalidRequestError(f"{place}.data: got {len(flat)} values; allowed {math.prod(shape)} strings")
-    array = np.empty(len(flat), dtype=object)
-    array[:] = [item.encode() for item in flat if isinstance(item, str)]
-    return array.reshape(shape)
+def _parameters(entry: dict[str, Any], what: str) -> dict[str, Any]:
+    value = entry.get("parameters")
+    if value is None:
+        return {}
+    if type(value) is dict:
+        return value
+    raise InvalidRequestError(f"{what}: parameters: got {_short(value)}; allowed an object; leave it out or fix it")
 
 
-def _is_named(entry: object) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("name"), str) and bool(entry["name"])
-
-
-def _parameter(entry: object, name: str) -> object:
-    parameters = entry.get("parameters") if isinstance(entry, dict) else None
-    return parameters.get(name) if isinstance(parameters, dict) else None
-
-
-def _brief(value: object) -> str:
+def _short(value: object) -> str:
     text = repr(value)
-    limit = 60
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

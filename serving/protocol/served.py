@@ -1,40 +1,68 @@
-"""`streamhub.json`: what a model server must know of the archive it opened."""
+"""`streamhub.json`: what an archive says of the model inside it, so that nobody needs the repository to serve it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from serving.spec import Runtime, TensorSpec
-from serving.spec.codec import from_json as _from_json
-from serving.spec.codec import to_json as _to_json
+from serving.errors import ArchiveError
+from serving.spec import codec
+from serving.spec.model import ModelSpec, Runtime, TensorSpec
 
 FILE_NAME = "streamhub.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Scores by label above which a version blocks or asks for a review."""
+
+    block_above: dict[str, float] = field(default_factory=dict)
+    review_above: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One version as the server sees it; `thresholds` maps block and review to label → score."""
+    """One version as its container sees it; `p99_ms` and `deadline_ms` are the promise and the hard limit a request."""
 
     name: str
     version: str
     runtime: Runtime
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    labels: tuple[str, ...]
-    thresholds: dict[str, dict[str, float]]
+    labels: tuple[str, ...] = ()
+    thresholds: Thresholds = field(default_factory=Thresholds)
     p99_ms: float
     deadline_ms: float
 
+    @classmethod
+    def of(cls, spec: ModelSpec, *, version: str) -> ServedModel:
+        """Take from a spec what serving needs."""
+        return cls(
+            name=spec.name,
+            version=version,
+            runtime=spec.runtime,
+            inputs=spec.inputs,
+            outputs=spec.outputs,
+            labels=spec.api.labels,
+            thresholds=Thresholds(block_above=spec.api.block_above, review_above=spec.api.review_above),
+            p99_ms=spec.slo.p99_ms,
+            deadline_ms=spec.budget.deadline_ms,
+        )
+
     def to_json(self) -> bytes:
-        """Encode; equal values give equal bytes."""
-        return _to_json(self)
+        """Encode; equal models give equal bytes."""
+        return codec.to_json(self)
 
     @classmethod
     def from_json(cls, data: bytes) -> ServedModel:
         """Decode.
 
         Raises:
-            ValueError: the bytes are no such document.
+            ArchiveError: the bytes are not what `to_json` writes.
 
         """
-        return _from_json(data, cls)
+        try:
+            return codec.from_json(data, cls)
+        except ValueError as error:
+            raise ArchiveError(
+                f"{FILE_NAME}: {error}; allowed what `streamhub package` writes; package it again"
+            ) from None

@@ -1,4 +1,4 @@
-"""What travels: named arrays in a request, named arrays in an answer."""
+"""Named tensors and the requests and answers made of them: what one codec, one server and one client share."""
 
 from __future__ import annotations
 
@@ -6,54 +6,59 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
 
-from serving.spec import DType
+Array = npt.NDArray[Any]
 
-NUMPY_OF: dict[DType, np.dtype[Any]] = {
-    DType.BOOL: np.dtype(np.bool_),
-    DType.UINT8: np.dtype(np.uint8),
-    DType.INT8: np.dtype(np.int8),
-    DType.INT32: np.dtype("<i4"),
-    DType.INT64: np.dtype("<i8"),
-    DType.FP16: np.dtype("<f2"),
-    DType.FP32: np.dtype("<f4"),
-    DType.FP64: np.dtype("<f8"),
-    DType.BYTES: np.dtype(object),
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "UINT8": np.dtype(np.uint8),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype(np.int8),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+    "BYTES": np.dtype(np.object_),
 }
-"""Little-endian, as Triton's binary tensor extension fixes it; BYTES are object arrays of bytes."""
+"""Every datatype of the Open Inference Protocol, and the array that holds it (BYTES: objects that are `bytes`)."""
 
-DTYPE_OF: dict[np.dtype[Any], DType] = {dtype: name for name, dtype in NUMPY_OF.items()}
+DATATYPES: dict[np.dtype[Any], str] = {dtype: name for name, dtype in DTYPES.items()}
+"""The protocol's name of each array type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A named array, its first axis the rows of a batch."""
+    """One named array; BYTES are an object array of `bytes`."""
 
     name: str
-    array: NDArray[Any]
+    array: Array
 
     @property
-    def dtype(self) -> DType:
-        """The element type in the protocol's words."""
-        return DTYPE_OF[self.array.dtype.newbyteorder("<")]
+    def datatype(self) -> str:
+        """The protocol's name of its element type; KeyError for one the protocol has no name for."""
+        return DATATYPES[self.array.dtype]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InferRequest:
-    """One inference request; empty `outputs` asks for all, `binary_output` for binary tensors in the answer."""
+    """One inference request; `outputs` are the names asked for (none: all)."""
 
-    id: str
+    id: str = ""
     inputs: tuple[Tensor, ...]
     outputs: tuple[str, ...] = ()
     binary_output: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InferResponse:
-    """One answer."""
+    """The answer to one request, `id` as it was sent."""
 
     model_name: str
     model_version: str
-    id: str
+    id: str = ""
     outputs: tuple[Tensor, ...]
