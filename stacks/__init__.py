@@ -1,1 +1,1 @@
-"""."""
+"""Composition only: which constructs stand together in which stack of a stage."""

@@ -40,6 +40,7 @@ class StageSpec:
     cache: Literal["serverless", "replication-group"]
     log_retention_days: int
     models: dict[str, StageModel]
+    encryption: Literal["managed", "customer-key"] = "managed"
     alarm_emails: tuple[str, ...] = ()
     image_tags: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)

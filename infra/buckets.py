@@ -1,0 +1,162 @@
+"""The registry and telemetry buckets, and the key that a stage may want over them."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.acknowledge import acknowledge
+from infra.lifecycle import removal_policy
+from serving.spec import ModelSpec, StageSpec
+
+_OBJECTS = "objects are named as the work goes on; the grant ends at this prefix of this bucket"
+
+CAPTURE_PREFIX = "capture"
+"""Below it SageMaker writes captured requests as `capture/<endpoint>/<variant>/yyyy/mm/dd/hh/*.jsonl`."""
+
+
+def acknowledge_objects(grantee: iam.IGrantable, *resources: str) -> None:
+    """Accept the `prefix/*` resources that an S3 grant on objects is made of."""
+    for resource in resources:
+        acknowledge(_node(grantee), f"AwsSolutions-IAM5[Resource::{resource}]", reason=_OBJECTS)
+
+
+def _node(grantee: iam.IGrantable) -> Construct:
+    principal = grantee.grant_principal
+    if not isinstance(principal, Construct):
+        raise TypeError(f"got a grantee of {type(principal).__name__}; allowed: a role or a function of this app")
+    return principal
+
+
+class DataKey(Construct):
+    """A customer-managed key, or none: `encryption` in the stage file decides."""
+
+    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec) -> None:
+        super().__init__(scope, id_)
+        self.key: kms.Key | None = None
+        if stage.encryption == "customer-key":
+            self.key = kms.Key(
+                self,
+                "Key",
+                alias=f"alias/streamhub-{stage.name}",
+                description=f"models, captures and volumes of StreamHub Inference, {stage.name}",
+                enable_key_rotation=True,
+                removal_policy=removal_policy(stage),
+            )
+
+
+class DataBucket(Construct):
+    """A private, versioned bucket: TLS only, encrypted, its accesses logged."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        stage: StageSpec,
+        name: str,
+        key: kms.IKey | None,
+        access_logs: s3.IBucket,
+        lifecycle: tuple[s3.LifecycleRule, ...],
+    ) -> None:
+        super().__init__(scope, id_)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            bucket_name=f"streamhub-{stage.name}-{name}-{stage.account}",
+            versioned=True,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.KMS if key is not None else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key is not None else None,
+            server_access_logs_bucket=access_logs,
+            server_access_logs_prefix=f"{name}/",
+            removal_policy=removal_policy(stage),
+            lifecycle_rules=[*lifecycle, s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))],
+        )
+        self.bucket_name = self.bucket.bucket_name
+
+    def grant_read_under(self, grantee: iam.IGrantable, prefix: str) -> None:
+        """Let it get objects below a prefix, and list them."""
+        self._grant(grantee, ("s3:GetObject",), self.bucket.arn_for_objects(f"{prefix}/*"))
+        self.grant_list_under(grantee, prefix)
+        if self.bucket.encryption_key is not None:
+            self.bucket.encryption_key.grant_decrypt(grantee)
+
+    def grant_list_under(self, grantee: iam.IGrantable, prefix: str) -> None:
+        """Let it list a prefix, which also turns "access denied" for a missing object into "not found"."""
+        iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["s3:ListBucket"],
+            resource_arns=[self.bucket.bucket_arn],
+            conditions={"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}},
+        )
+
+    def grant_write_under(self, grantee: iam.IGrantable, prefix: str) -> None:
+        """Let it put objects below a prefix; it can delete none."""
+        self._grant(grantee, ("s3:PutObject",), self.bucket.arn_for_objects(f"{prefix}/*"))
+        if self.bucket.encryption_key is not None:
+            self.bucket.encryption_key.grant_encrypt_decrypt(grantee)
+
+    def _grant(self, grantee: iam.IGrantable, actions: tuple[str, ...], resource: str) -> None:
+        iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[resource])
+
+
+class AccessLogBucket(Construct):
+    """Where S3 writes who read and wrote the other buckets; SSE-S3, the only encryption that log delivery takes."""
+
+    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec) -> None:
+        super().__init__(scope, id_)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            bucket_name=f"streamhub-{stage.name}-access-logs-{stage.account}",
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            removal_policy=removal_policy(stage),
+            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(stage.log_retention_days))],
+        )
+        acknowledge(self, "AwsSolutions-S1", reason="it is the log bucket; logging itself would never end")
+
+
+class RegistryBucket(DataBucket):
+    """Model archives by digest, versions, aliases and their log (DESIGN 4.3); nothing in it expires."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, stage: StageSpec, key: kms.IKey | None, access_logs: s3.IBucket
+    ) -> None:
+        super().__init__(scope, id_, stage=stage, name="registry", key=key, access_logs=access_logs, lifecycle=())
+
+    def grant_read_model(self, grantee: iam.IGrantable, model: ModelSpec) -> None:
+        """Let it read one model: blobs, versions, aliases."""
+        self.grant_read_under(grantee, f"models/{model.name}")
+
+    def grant_move_aliases(self, grantee: iam.IGrantable, model: ModelSpec) -> None:
+        """Let it point an alias elsewhere and append to the log; versions stay out of reach."""
+        for prefix in ("aliases", "log"):
+            self.grant_write_under(grantee, f"models/{model.name}/{prefix}")
+
+
+class TelemetryBucket(DataBucket):
+    """Captured requests, drift reports and the audit trail; captures expire with the logs."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, stage: StageSpec, key: kms.IKey | None, access_logs: s3.IBucket
+    ) -> None:
+        expire = s3.LifecycleRule(
+            prefix=f"{CAPTURE_PREFIX}/",
+            expiration=Duration.days(stage.log_retention_days),
+            noncurrent_version_expiration=Duration.days(1),
+        )
+        super().__init__(
+            scope, id_, stage=stage, name="telemetry", key=key, access_logs=access_logs, lifecycle=(expire,)
+        )

@@ -1,0 +1,161 @@
+"""A SageMaker model: one version's archive, by digest, in the container of its runtime."""
+
+from __future__ import annotations
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from infra.acknowledge import acknowledge
+from infra.buckets import CAPTURE_PREFIX, RegistryBucket, TelemetryBucket
+from infra.images import ContainerImage
+from infra.network import Network
+from serving.spec import ModelSpec, endpoint_name
+from serving.spec.manifest import LockedVersion, blob_key
+
+_NO_FINER_FORM = "AWS has no finer resource for these actions (Service Authorization Reference)"
+_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage")
+_DESCRIBE_NETWORK = (
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+)
+_USE_NETWORK = (
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteNetworkInterfacePermission",
+)
+
+
+class ExecutionRole(Construct):
+    """What SageMaker may do for one model of a stage: fetch its archive and image, join the network, log, capture.
+
+    The list is the one of the SageMaker guide (*sagemaker-roles*, CreateModel and CreateEndpointConfig), narrowed.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        model: ModelSpec,
+        stage_name: str,
+        image: ContainerImage,
+        network: Network,
+    ) -> None:
+        super().__init__(scope, id_)
+        self._endpoint = endpoint_name(stage_name, model.slug)
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            description=f"SageMaker hosts {model.name} in {stage_name}",
+        )
+        self._allow_image(image)
+        self._allow_network(network)
+        self._allow_logs()
+
+    def allow_data(self, *, model: ModelSpec, registry: RegistryBucket, telemetry: TelemetryBucket) -> None:
+        """Let it read the model's archives and write captured requests of its endpoint."""
+        registry.grant_read_under(self.role, f"models/{model.name}/blobs")
+        telemetry.grant_write_under(self.role, f"{CAPTURE_PREFIX}/{self._endpoint}")
+
+    def allow_guards(self, *names: str) -> None:
+        """Let it read the alarms that may roll a deployment back.
+
+        By their names: the alarms name the config, which names the model, which waits for this role.
+        """
+        stack = Stack.of(self)
+        prefix = f"arn:aws:cloudwatch:{stack.region}:{stack.account}:alarm"
+        self._allow(("cloudwatch:DescribeAlarms",), *(f"{prefix}:{name}" for name in names))
+
+    def allow_volume_key(self, key: kms.IKey) -> None:
+        """Let it encrypt instance volumes with the stage's key (SageMaker guide, *sagemaker-roles*)."""
+        key.grant_encrypt_decrypt(self.role)
+        self.role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["kms:CreateGrant"],
+                resources=[key.key_arn],
+                conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            )
+        )
+
+    def _allow_image(self, image: ContainerImage) -> None:
+        self._allow(_PULL, image.repository_arn)
+        self._allow(("ecr:GetAuthorizationToken",), "*")
+        acknowledge(self.role, "AwsSolutions-IAM5[Resource::*]", reason=_NO_FINER_FORM)
+
+    def _allow_network(self, network: Network) -> None:
+        stack = Stack.of(self)
+        interfaces = stack.format_arn(service="ec2", resource="network-interface", resource_name="*")
+        subnets = [
+            stack.format_arn(service="ec2", resource="subnet", resource_name=subnet) for subnet in network.subnet_ids
+        ]
+        group = stack.format_arn(
+            service="ec2", resource="security-group", resource_name=network.models.security_group_id
+        )
+        self._allow(_USE_NETWORK, interfaces, *subnets, group)
+        self._allow(_DESCRIBE_NETWORK, "*")
+        reason = "interfaces are named when SageMaker makes them; subnets and group are named here"
+        acknowledge(self.role, f"AwsSolutions-IAM5[Resource::{interfaces}]", reason=reason)
+
+    def _allow_logs(self) -> None:
+        stack = Stack.of(self)
+        group = f"arn:aws:logs:{stack.region}:{stack.account}:log-group:/aws/sagemaker/Endpoints/{self._endpoint}"
+        self._allow(("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"), group, f"{group}:*")
+        self.role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["cloudwatch:PutMetricData"],
+                resources=["*"],
+                conditions={"StringEquals": {"cloudwatch:namespace": ["AWS/SageMaker", "/aws/sagemaker/Endpoints"]}},
+            )
+        )
+        reason = "log streams are named by instance and container; the group is named"
+        acknowledge(self.role, f"AwsSolutions-IAM5[Resource::{group}:*]", reason=reason)
+
+    def _allow(self, actions: tuple[str, ...], *resources: str) -> None:
+        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
+
+
+class ModelVersion(Construct):
+    """One version as a SageMaker Model; never named, since every change of it makes a new one."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        model: ModelSpec,
+        locked: LockedVersion,
+        image: ContainerImage,
+        role: iam.IRole,
+        registry: RegistryBucket,
+        network: Network,
+    ) -> None:
+        super().__init__(scope, id_)
+        self.cfn = sagemaker.CfnModel(
+            self,
+            "Model",
+            execution_role_arn=role.role_arn,
+            enable_network_isolation=True,
+            primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
+                image=image.uri,
+                model_data_url=registry.bucket.s3_url_for_object(blob_key(model.name, locked.sha256)),
+                environment={
+                    "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": model.name,
+                    # the container's default is verbose, which costs latency (triton server, docker/sagemaker/serve)
+                    "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+                },
+            ),
+            vpc_config=sagemaker.CfnModel.VpcConfigProperty(
+                security_group_ids=[network.models.security_group_id], subnets=network.subnet_ids
+            ),
+        )
+        # CreateModel tries the role's permissions, which are a policy of its own
+        self.cfn.node.add_dependency(role)
+        self.model_name = self.cfn.attr_model_name

@@ -1,0 +1,99 @@
+"""A private network: isolated subnets, no NAT, AWS services through endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.acknowledge import acknowledge
+from infra.lifecycle import log_retention, removal_policy
+from serving.spec import StageSpec
+
+CIDR = "10.20.0.0/16"
+_HTTPS = 443
+_INTERFACES = {
+    "SageMakerRuntime": ec2.InterfaceVpcEndpointAwsService.SAGEMAKER_RUNTIME,
+    "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+    "Monitoring": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
+}
+
+
+def admit(group: ec2.SecurityGroup, *, sources: Sequence[ec2.ISecurityGroup], port: int, description: str) -> None:
+    """Let members of other groups in on one TCP port, as rules inside the group itself.
+
+    A rule between groups is a resource of its own in CDK, which makes two more things to deploy and to order.
+    """
+    cfn = group.node.default_child
+    if not isinstance(cfn, ec2.CfnSecurityGroup):
+        raise TypeError(f"got {type(cfn).__name__}; allowed: a security group of this app")
+    cfn.security_group_ingress = [
+        ec2.CfnSecurityGroup.IngressProperty(
+            ip_protocol="tcp",
+            from_port=port,
+            to_port=port,
+            source_security_group_id=source.security_group_id,
+            description=description,
+        )
+        for source in sources
+    ]
+
+
+class Network(Construct):
+    """VPC over the stage's zones; `functions` and `models` are the groups of those who call out.
+
+    Zones come from the stage file, because asking AWS for them would make synth depend on an account.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec) -> None:
+        super().__init__(scope, id_)
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(CIDR),
+            availability_zones=list(stage.availability_zones),
+            nat_gateways=0,
+            restrict_default_security_group=False,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(name="isolated", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20)
+            ],
+        )
+        self.subnet_ids = [subnet.subnet_id for subnet in self.vpc.isolated_subnets]
+        self.functions = self._callers("Functions", "functions of the prediction service")
+        self.models = self._callers("Models", "model containers: SageMaker fetches their archive from S3")
+        self._endpoints()
+        self._flow_logs(stage)
+
+    def _callers(self, id_: str, description: str) -> ec2.SecurityGroup:
+        """Make a group that nobody reaches; what it reaches is what the isolated subnets route: endpoints and cache."""
+        return ec2.SecurityGroup(self, id_, vpc=self.vpc, description=description, allow_all_outbound=True)
+
+    def _endpoints(self) -> None:
+        self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        self.vpc.add_gateway_endpoint("DynamoDb", service=ec2.GatewayVpcEndpointAwsService.DYNAMODB)
+        group = ec2.SecurityGroup(
+            self, "Endpoints", vpc=self.vpc, description="interface endpoints of AWS services", allow_all_outbound=False
+        )
+        admit(group, sources=(self.functions, self.models), port=_HTTPS, description="AWS APIs over TLS")
+        for id_, service in _INTERFACES.items():
+            self.vpc.add_interface_endpoint(id_, service=service, security_groups=[group], open=False)
+
+    def _flow_logs(self, stage: StageSpec) -> None:
+        if stage.removal == "destroy":
+            reason = "a stage that is thrown away keeps no flow logs; stages that are kept do"
+            acknowledge(self.vpc, "AwsSolutions-VPC7", reason=reason)
+            return
+        group = logs.LogGroup(
+            self,
+            "FlowLogGroup",
+            log_group_name=f"/streamhub/{stage.name}/vpc-flow-logs",
+            retention=log_retention(stage),
+            removal_policy=removal_policy(stage),
+        )
+        self.vpc.add_flow_log(
+            "FlowLog",
+            destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+            traffic_type=ec2.FlowLogTrafficType.REJECT,
+        )

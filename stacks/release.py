@@ -1,0 +1,83 @@
+"""What looks after models once they serve: the release controller and the drift runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from aws_cdk import CfnOutput, Duration
+from constructs import Construct
+
+from infra.buckets import RegistryBucket, TelemetryBucket
+from infra.endpoint import Endpoint
+from infra.function import ServiceFunction
+from infra.schedule import Schedule
+from infra.state_table import StateTable
+from infra.watch import allow_drift, allow_release
+from serving.spec import ModelSpec, StageSpec
+from stacks.base import StageStack
+
+_TICK = Duration.minutes(5)
+
+
+class ReleaseStack(StageStack):
+    """Two functions on schedules: `release` every five minutes, `drift` once a window of each model."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        stage: StageSpec,
+        models: Mapping[str, ModelSpec],
+        endpoints: Mapping[str, Endpoint],
+        registry: RegistryBucket,
+        telemetry: TelemetryBucket,
+        state: StateTable,
+        lambda_folder: Path,
+    ) -> None:
+        super().__init__(scope, "release", stage=stage, description="releases and drift")
+        environment = {
+            "STREAMHUB_REGISTRY_BUCKET": registry.bucket_name,
+            "STREAMHUB_TELEMETRY_BUCKET": telemetry.bucket_name,
+            "STREAMHUB_STATE_TABLE": state.table_name,
+        }
+        self.release = ServiceFunction(
+            self,
+            "Release",
+            stage=stage,
+            name="release",
+            lambda_folder=lambda_folder,
+            environment=environment,
+            memory_mib=512,
+            timeout=_TICK,
+            reserved_concurrency=1,  # ticks take turns; compare-and-set would only make the second one fail
+        )
+        self.drift = ServiceFunction(
+            self,
+            "Drift",
+            stage=stage,
+            name="drift",
+            lambda_folder=lambda_folder,
+            environment=environment,
+            memory_mib=1769,
+            timeout=Duration.minutes(15),
+        )
+        state.grant_read_write(self.release.role)
+        state.grant_read(self.drift.role)
+        Schedule(
+            self, "ReleaseTick", function=self.release, every=_TICK, event={}, description="decide on every release"
+        )
+        for name, endpoint in endpoints.items():
+            model = models[name]
+            allow_release(self.release, model=model, endpoint=endpoint, registry=registry, telemetry=telemetry)
+            allow_drift(self.drift, model=model, endpoint=endpoint, registry=registry, telemetry=telemetry)
+            Schedule(
+                self,
+                f"Drift-{model.slug}",
+                function=self.drift,
+                every=Duration.seconds(model.drift.window_s),
+                event={"model": name},
+                description=f"compare the last window of {name} with its baseline",
+            )
+        CfnOutput(self, "ReleaseFunction", value=self.release.name)
+        CfnOutput(self, "DriftFunction", value=self.drift.name)
