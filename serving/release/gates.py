@@ -1,0 +1,214 @@
+"""One gate, one function: passed, failed or not enough data, always with the numbers that say why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from serving.release.policy import ReleasePolicy
+from serving.release.state import ReleaseRecord
+from serving.release.statistics import (
+    Estimate,
+    Interval,
+    binomial,
+    compare_p99,
+    design_effect,
+    difference,
+    interval,
+    ratio_of_sums,
+    relative_uplift,
+    srm_bayes_factor,
+)
+from serving.telemetry.evidence import Evidence, StageEvidence
+
+
+class Verdict(StrEnum):
+    """What a gate says; the last one never counts as the first."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_ENOUGH_DATA = "not-enough-data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """A gate's verdict, one line on why, and its numbers."""
+
+    gate: str
+    verdict: Verdict
+    text: str
+    numbers: dict[str, float]
+
+    @property
+    def passed(self) -> bool:
+        """The gate is open."""
+        return self.verdict is Verdict.PASSED
+
+    @property
+    def failed(self) -> bool:
+        """The gate is shut, with enough data to say so."""
+        return self.verdict is Verdict.FAILED
+
+
+def time_gate(record: ReleaseRecord, policy: ReleasePolicy, now: datetime) -> GateResult:
+    """Ask for the stage's least time."""
+    elapsed = (now - record.stage_started_at).total_seconds()
+    needed = policy.stage_time(record.stage_index).total_seconds()
+    verdict = Verdict.PASSED if elapsed >= needed else Verdict.NOT_ENOUGH_DATA
+    return GateResult(
+        gate="time",
+        verdict=verdict,
+        text=f"{elapsed:.0f} s of the {needed:.0f} s that the stage lasts at least",
+        numbers={"elapsed_s": elapsed, "needed_s": needed},
+    )
+
+
+def sample_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
+    """Ask for enough impressions, clicks and unit buckets in both slots: below them the bounds are not valid."""
+    both = (evidence.control, evidence.challenger)
+    impressions = min(arm.total_impressions for arm in both)
+    clicks = min(arm.total_clicks for arm in both)
+    buckets = min(arm.used_buckets for arm in both)
+    enough = impressions >= policy.min_impressions and buckets >= policy.min_buckets
+    if policy.metric != "none":
+        enough = enough and clicks >= policy.min_clicks
+    return GateResult(
+        gate="sample",
+        verdict=Verdict.PASSED if enough else Verdict.NOT_ENOUGH_DATA,
+        text=(
+            f"smaller arm has {impressions} of {policy.min_impressions} impressions, {clicks} of {policy.min_clicks} "
+            f"clicks, {buckets} of {policy.min_buckets} unit buckets"
+        ),
+        numbers={"impressions": impressions, "clicks": clicks, "buckets": buckets},
+    )
+
+
+def split_gate(record: ReleaseRecord, evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
+    """Compare the split seen with the split asked for: when they differ, units were lost and no rate is to be trusted.
+
+    Requests of one unit come together, so counts are divided by their design effect first.
+    """
+    ours, theirs = evidence.challenger, evidence.control
+    total = ours.total_impressions + theirs.total_impressions
+    if min(ours.used_buckets, theirs.used_buckets) < policy.min_buckets or not 0 < record.share < 1:
+        return _lacking("split", f"{total} impressions say nothing of a split yet", {"impressions": total})
+    effect = design_effect(ours.impressions, theirs.impressions)
+    observed = (ours.total_impressions / effect, theirs.total_impressions / effect)
+    factor = srm_bayes_factor(observed, (record.share, 1 - record.share), prior=policy.srm_prior)
+    seen = ours.total_impressions / total
+    return GateResult(
+        gate="split",
+        verdict=Verdict.FAILED if factor >= policy.srm_alarm else Verdict.PASSED,
+        text=f"challenger saw {seen:.4f} of traffic, asked for {record.share:.4f}; Bayes factor {factor:.3g}, "
+        f"alarm at {policy.srm_alarm:g}",
+        numbers={"seen": seen, "expected": record.share, "bayes_factor": factor, "design_effect": effect},
+    )
+
+
+def error_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
+    """Fail when the challenger surely errs more than the ceiling and more than the control does at the same time."""
+    ours, theirs = evidence.challenger, evidence.control
+    if ours.total_impressions < policy.min_error_requests or theirs.total_impressions < policy.min_error_requests:
+        seen = min(ours.total_impressions, theirs.total_impressions)
+        return _lacking("errors", f"{seen} of {policy.min_error_requests} requests", {"requests": seen})
+    mine, base = _error_rate(ours), _error_rate(theirs)
+    alpha = policy.guardrail_alpha
+    rate = interval(mine, tau=policy.error_tau, alpha=alpha)
+    excess = interval(difference(mine, base), tau=policy.error_tau, alpha=alpha)
+    if rate.lower > policy.max_error_rate and excess.lower > 0:
+        verdict = Verdict.FAILED
+    else:
+        verdict = Verdict.PASSED if rate.estimate <= policy.max_error_rate else Verdict.NOT_ENOUGH_DATA
+    return GateResult(
+        gate="errors",
+        verdict=verdict,
+        text=f"challenger fails {rate.estimate:.4f} of requests (at least {max(rate.lower, 0.0):.4f}), control "
+        f"{base.value:.4f}; ceiling {policy.max_error_rate:g}",
+        numbers={"rate": rate.estimate, "rate_lower": rate.lower, "control_rate": base.value}
+        | {"excess_lower": excess.lower},
+    )
+
+
+def latency_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
+    """Pass when the challenger's p99 is surely within the margin of the control's, fail when surely outside."""
+    ours, theirs = evidence.challenger.latency, evidence.control.latency
+    requests = min(ours.total, theirs.total)
+    if requests < policy.p99_min_requests:
+        return _lacking("p99", f"{requests} of {policy.p99_min_requests} latencies", {"requests": requests})
+    pass_at = compare_p99(ours, theirs, margin=policy.p99_margin, tau=policy.p99_tau, alpha=policy.p99_alpha)
+    fail_alpha = min(policy.p99_alpha, policy.guardrail_alpha)
+    fail_at = compare_p99(ours, theirs, margin=policy.p99_margin, tau=policy.p99_tau, alpha=fail_alpha)
+    if fail_at.excess.lower > 0:
+        verdict = Verdict.FAILED
+    else:
+        verdict = Verdict.PASSED if pass_at.excess.upper < 0 else Verdict.NOT_ENOUGH_DATA
+    return GateResult(
+        gate="p99",
+        verdict=verdict,
+        text=f"p99 {pass_at.challenger_p99_ms:.2f} ms against {pass_at.control_p99_ms:.2f} ms, margin "
+        f"{policy.p99_margin:.0%}; excess above the limit {_bounds(pass_at.excess)}",
+        numbers={"challenger_p99_ms": pass_at.challenger_p99_ms, "control_p99_ms": pass_at.control_p99_ms}
+        | {"excess": pass_at.excess.estimate, "excess_lower": fail_at.excess.lower}
+        | {"excess_upper": pass_at.excess.upper},
+    )
+
+
+def harm_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
+    """Fail when the challenger's click rate is surely below the control's."""
+    if policy.metric == "none":
+        return GateResult(gate="harm", verdict=Verdict.PASSED, text="no click metric in the spec", numbers={})
+    if not sample_gate(evidence, policy).passed:
+        return _lacking("harm", "sample too small for a bound on the click rate", {})
+    uplift = interval(_uplift(evidence), tau=policy.tau, alpha=policy.guardrail_alpha)
+    return GateResult(
+        gate="harm",
+        verdict=Verdict.FAILED if uplift.upper < 0 else Verdict.PASSED,
+        text=f"click rate uplift {_bounds(uplift)}; rolled back when surely below 0",
+        numbers={"uplift": uplift.estimate, "upper": uplift.upper},
+    )
+
+
+def uplift_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
+    """Pass when the challenger is surely better and by enough, fail when enough is surely out of reach."""
+    if policy.metric == "none":
+        return GateResult(gate="uplift", verdict=Verdict.PASSED, text="no click metric in the spec", numbers={})
+    if not sample_gate(evidence, policy).passed:
+        return _lacking("uplift", "sample too small for a bound on the click rate", {})
+    uplift = interval(_uplift(evidence), tau=policy.tau, alpha=policy.alpha)
+    better = uplift.lower > 0 and (uplift.lower if policy.strict else uplift.estimate) >= policy.min_uplift
+    if better:
+        verdict = Verdict.PASSED
+    else:
+        verdict = Verdict.FAILED if uplift.upper < policy.min_uplift else Verdict.NOT_ENOUGH_DATA
+    wanted = "lower bound" if policy.strict else "lower bound above 0 and estimate"
+    return GateResult(
+        gate="uplift",
+        verdict=verdict,
+        text=f"click rate uplift {_bounds(uplift)}; wanted: {wanted} at least {policy.min_uplift:+.2%}",
+        numbers={"uplift": uplift.estimate, "lower": uplift.lower, "upper": uplift.upper}
+        | {"min_uplift": policy.min_uplift},
+    )
+
+
+def _uplift(evidence: StageEvidence) -> Estimate:
+    ours, theirs = evidence.challenger, evidence.control
+    return relative_uplift(
+        ratio_of_sums(ours.clicks, ours.impressions), ratio_of_sums(theirs.clicks, theirs.impressions)
+    )
+
+
+def _error_rate(arm: Evidence) -> Estimate:
+    smoothed = binomial(arm.total_errors, arm.total_impressions)
+    if arm.used_buckets < 2:  # noqa: PLR2004 - a variance between buckets needs two
+        return smoothed
+    clustered = ratio_of_sums(arm.errors, arm.impressions)
+    return Estimate(clustered.value, max(clustered.variance, smoothed.variance))
+
+
+def _bounds(value: Interval) -> str:
+    return f"{value.estimate:+.2%} in [{value.lower:+.2%}, {value.upper:+.2%}]"
+
+
+def _lacking(gate: str, text: str, numbers: dict[str, float]) -> GateResult:
+    return GateResult(gate=gate, verdict=Verdict.NOT_ENOUGH_DATA, text=text, numbers=numbers)
