@@ -1,0 +1,40 @@
+"""Where every AWS client comes from: one place for time-outs, retries and connection pools."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+POOL_CONNECTIONS = 64
+
+
+@lru_cache(maxsize=1)
+def _session() -> boto3.Session:
+    return boto3.Session()
+
+
+def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: float = 3.0, attempts: int = 4) -> Any:  # noqa: ANN401 - boto3 makes clients at run time; callers name the stub type
+    """Give a client of an AWS service.
+
+    Region, credentials and endpoint come from the environment alone (`AWS_REGION`, `AWS_ENDPOINT_URL`, …), so the
+    same code speaks to AWS and to the local stack.
+
+    Args:
+        service: boto3's name of the service.
+        read_timeout_s: how long one answer may take.
+        connect_timeout_s: how long one connection may take.
+        attempts: tries altogether, with botocore's jittered back-off; 1 where a budget leaves no time for a second.
+
+    """
+    config = Config(
+        connect_timeout=connect_timeout_s,
+        read_timeout=read_timeout_s,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        max_pool_connections=POOL_CONNECTIONS,
+        # path style works with S3 and with an endpoint that has no wildcard name
+        s3={"addressing_style": "path"} if service == "s3" else None,
+    )
+    return _session().client(service, config=config)  # type: ignore[call-overload]
