@@ -24,12 +24,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer: HTTP status, client-side latency in ms, the JSON document."""
+    """One answer: HTTP status, client-side latency in ms, the JSON document, and Retry-After where it was shed."""
 
     ask: Ask
     status: int
     latency_ms: float
     document: dict[str, object]
+    retry_after: str | None = None
 
 
 def send(
@@ -66,4 +67,10 @@ async def _ask(client: httpx.AsyncClient, ask: Ask) -> Answer:
     )
     latency_ms = (time.perf_counter() - started) * 1000
     document = orjson.loads(response.content) if response.content else {}
-    return Answer(ask=ask, status=response.status_code, latency_ms=latency_ms, document=document)
+    return Answer(
+        ask=ask,
+        status=response.status_code,
+        latency_ms=latency_ms,
+        document=document,
+        retry_after=response.headers.get("Retry-After"),
+    )
