@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from serving.telemetry.drift import make_baseline
+from serving.protocol.codec import encode_request
+from serving.protocol.tensors import InferRequest, Tensor
+from serving.telemetry.baseline import make_baseline
 
 # https://onnxruntime.ai/docs/reference/compatibility.html: opset 18 and IR 10 load in every ONNX Runtime since 1.18
 IR_VERSION = 10
@@ -117,10 +119,15 @@ def code_commit(script: str) -> str:
 
 
 def write_records(
-    stem: Path, *, metrics: Mapping[str, float], data_sha256: str, seed: int, script: str,
+    stem: Path,
+    *,
+    metrics: Mapping[str, float],
+    data_sha256: str,
+    seed: int,
+    script: str,
     columns: Mapping[str, npt.NDArray[Any]],
 ) -> None:
-    """Write `<version>.metrics.json` and `<version>.baseline.json` beside `<version>.onnx`; `stem` is without suffix."""
+    """Write `<version>.metrics.json` and `<version>.baseline.json` beside `<version>.onnx`; `stem` has no suffix."""
     record = {
         "metrics": {name: round(value, 6) for name, value in metrics.items()},
         "training_commit": code_commit(script),
@@ -130,6 +137,16 @@ def write_records(
     baseline = make_baseline(columns, bins=BASELINE_BINS).to_dict()
     for suffix, document in ((".metrics.json", record), (".baseline.json", baseline)):
         write_json(stem.with_name(stem.name + suffix), document)
+
+
+def write_samples(script: str, inputs: Mapping[str, npt.NDArray[Any]], body: Mapping[str, object]) -> None:
+    """Write `samples/request.json` for the model server and `samples/api.json`, a body of the prediction API."""
+    folder = Path(script).parent / "samples"
+    folder.mkdir(exist_ok=True)
+    request = InferRequest(inputs=tuple(Tensor(name, array) for name, array in inputs.items()))
+    encoded, _ = encode_request(request, binary=False)
+    (folder / "request.json").write_bytes(encoded + b"\n")
+    write_json(folder / "api.json", body)
 
 
 def write_json(path: Path, document: object) -> None:

@@ -3,7 +3,7 @@
 2.0.0 learned from what an old popularity ranking showed: few impressions, the same videos on top again and again,
 clicks that fade with the position, and no columns of freshness and quality, which were not collected then.
 3.0.0 learned from twice as many impressions in random order, with every column. Run it with
-`python models/recommendation_ranker/train.py`; `world.py` says what is true.
+`python -m models.recommendation_ranker.train`; `world.py` says what is true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from models.recommendation_ranker.world import (
     RowArray,
     World,
 )
-from models.training import data_digest, export_network, save, seed_torch, weights_folder, write_records
+from models.training import (
+    data_digest,
+    export_network,
+    save,
+    seed_torch,
+    weights_folder,
+    write_records,
+    write_samples,
+)
 
 WORLD_SEED = 7
 OPSET = 18
@@ -49,9 +57,7 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe(
-        version="2.0.0", requests=4_000, random_order=False, columns_missing=NOT_COLLECTED_BEFORE, epochs=3, seed=2
-    ),
+    Recipe(version="2.0.0", requests=4_000, random_order=False, columns_missing=NOT_COLLECTED_BEFORE, epochs=3, seed=2),
     Recipe(version="3.0.0", requests=8_000, random_order=True, columns_missing=(), epochs=3, seed=3),
 )
 
@@ -216,6 +222,17 @@ def train(recipe: Recipe, world: World, data: Evaluation, folder: Path) -> dict[
     return metrics
 
 
+def sample(world: World) -> None:
+    """Write one request of the world as a sample: ten candidates."""
+    user, videos, context = world.request(np.random.default_rng(EVALUATION_SEED), 10)
+    body = {
+        "user_id": world.users[user],
+        "candidates": [world.videos[video] for video in videos],
+        "context": context.document(),
+    }
+    write_samples(__file__, {"features": world.features(user, videos, context)}, body)
+
+
 def main() -> None:
     """Train every version and print what was reached."""
     folder = weights_folder(__file__)
@@ -224,6 +241,7 @@ def main() -> None:
     for recipe in RECIPES:
         metrics = train(recipe, world, data, folder)
         print(recipe.version, " ".join(f"{name}={value:.4f}" for name, value in metrics.items()))
+    sample(world)
 
 
 if __name__ == "__main__":
