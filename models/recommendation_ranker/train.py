@@ -194,10 +194,12 @@ def area_under_curve(scores: npt.NDArray[np.float32], positive: npt.NDArray[np.b
 
 
 def baseline_columns(rows: RowArray, scores: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
-    """Give the watched columns of a few rows of every request, so that many users are in it."""
-    few = rows[:, :BASELINE_ROWS_A_REQUEST].reshape(-1, len(FEATURES))
+    """Give the watched columns of a few candidates of every request, drawn at random: many users, any place."""
+    rng = np.random.default_rng(EVALUATION_SEED + 2)
+    places = rng.permuted(np.tile(np.arange(rows.shape[1]), (len(rows), 1)), axis=1)[:, :BASELINE_ROWS_A_REQUEST]
+    few = np.take_along_axis(rows, places[:, :, None], axis=1).reshape(-1, len(FEATURES))
     columns = {name: few[:, FEATURES.index(name)] for name in WATCHED}
-    return {**columns, "score": scores[:, :BASELINE_ROWS_A_REQUEST].ravel()}
+    return {**columns, "score": np.take_along_axis(scores, places, axis=1).ravel()}
 
 
 def train(recipe: Recipe, world: World, data: Evaluation, folder: Path) -> dict[str, float]:
