@@ -86,7 +86,11 @@ class InferenceError(StreamHubError):
 
 
 class InvalidRequestError(InferenceError):
-    """The request is wrong: its text says which field, what it got and what it may be."""
+    """The request is wrong: its text says which field, what it got and what it may be; `problems` has every field."""
+
+    def __init__(self, message: str, *, problems: tuple[Problem, ...] = ()) -> None:
+        self.problems = problems
+        super().__init__(message)
 
 
 class OverloadedError(InferenceError):
