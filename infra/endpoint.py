@@ -35,6 +35,9 @@ class Placement:
         self.instance_type = entry.instance_type if entry.instance_type is not None else hosting.instance_type
         self.min_count = entry.min_count if entry.min_count is not None else hosting.min_count
         self.max_count = entry.max_count if entry.max_count is not None else hosting.max_count
+        self.capture_percent = (
+            entry.capture_percent if entry.capture_percent is not None else model.drift.capture_percent
+        )
 
 
 class SlotConfig(Construct):
@@ -60,7 +63,7 @@ class SlotConfig(Construct):
             production_variants=[
                 _variant(slot, model=model, placement=placement, version=versions[slot], image=image) for slot in SLOTS
             ],
-            data_capture_config=_capture(model, telemetry=telemetry, key=key) if model.drift.capture_percent else None,
+            data_capture_config=_capture(placement.capture_percent, telemetry=telemetry, key=key),
             kms_key_id=volume_key.key_arn if volume_key is not None else None,
             metrics_config=sagemaker.CfnEndpointConfig.MetricsConfigProperty(
                 enable_enhanced_metrics=True,
@@ -158,11 +161,13 @@ def _variant(
 
 
 def _capture(
-    model: ModelSpec, *, telemetry: TelemetryBucket, key: kms.IKey | None
-) -> sagemaker.CfnEndpointConfig.DataCaptureConfigProperty:
+    percent: int, *, telemetry: TelemetryBucket, key: kms.IKey | None
+) -> sagemaker.CfnEndpointConfig.DataCaptureConfigProperty | None:
+    if percent == 0:
+        return None
     return sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
         enable_capture=True,
-        initial_sampling_percentage=model.drift.capture_percent,
+        initial_sampling_percentage=percent,
         destination_s3_uri=telemetry.bucket.s3_url_for_object(CAPTURE_PREFIX),
         capture_options=[
             sagemaker.CfnEndpointConfig.CaptureOptionProperty(capture_mode="Input"),

@@ -238,6 +238,8 @@ def stage_problems(
         highest = entry.max_count if entry.max_count is not None else model.hosting.max_count
         if not 1 <= lowest <= highest:
             add(f"{key}.min_count", f"{lowest} (max_count {highest})", "1 to max_count", "correct one of them")
+        if entry.capture_percent is not None and not 0 <= entry.capture_percent <= _MAX_CAPTURE_PERCENT:
+            add(f"{key}.capture_percent", str(entry.capture_percent), "0 to 100", "give a percentage; 0 turns it off")
     return problems
 
 

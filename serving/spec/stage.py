@@ -26,6 +26,7 @@ class StageModel:
     min_count: int | None = None
     max_count: int | None = None
     deadline_ms: float | None = None
+    capture_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
