@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.batching.policy import NOTHING, Caps, Load, ServiceTimes, next_step, refuse
+
+MAX_ROWS = 32
+CAPS = Caps(max_rows=MAX_ROWS, max_waiting=64)
+TIMES = ServiceTimes.measured([(1, 0.001), (32, 0.004)], max_rows=MAX_ROWS)
+
+
+@dataclass(frozen=True)
+class Request:
+    rows: int
+    arrived_s: float
+    deadline_s: float
+
+
+requests = st.builds(Request, rows=st.integers(1, MAX_ROWS), arrived_s=st.floats(0, 1), deadline_s=st.floats(0.9, 1.2))
+queues = st.lists(
+    st.lists(requests, max_size=40).map(lambda queue: sorted(queue, key=lambda request: request.arrived_s)), max_size=4
+)
+curves = st.lists(st.tuples(st.integers(1, MAX_ROWS), st.floats(1e-6, 0.3)), min_size=1, max_size=6)
+
+
+@given(queues, curves)
+def test_a_step_keeps_every_cap_and_every_deadline_it_can(waiting: list[list[Request]], points: object) -> None:
+    times = ServiceTimes.measured(points, max_rows=MAX_ROWS)  # type: ignore[arg-type]
+    step = next_step(waiting, idle_workers=1, now_s=1.0, caps=CAPS, times=times)
+    if not any(waiting):
+        assert step == NOTHING
+        return
+    queue = waiting[step.queue]
+    assert queue[0].arrived_s == min(queue[0].arrived_s for queue in waiting if queue), "the oldest head goes first"
+    assert step.late + step.take > 0, "a worker is idle and somebody waits: something happens"
+    run = queue[step.late : step.late + step.take]
+    assert step.rows == sum(request.rows for request in run) <= MAX_ROWS
+    if len(run) > 1:
+        assert 1.0 + CAPS.margin * times.seconds(step.rows) <= min(request.deadline_s for request in run)
+    for number, late in enumerate(queue[: step.late]):
+        assert 1.0 + CAPS.margin * times.seconds(min(MAX_ROWS, sum(r.rows for r in queue[number:]))) > late.deadline_s
+
+
+@given(queues, curves)
+def test_a_wrong_prediction_never_silences_the_server(waiting: list[list[Request]], points: object) -> None:
+    times = ServiceTimes.measured(points, max_rows=MAX_ROWS)  # type: ignore[arg-type]
+    left = [list(queue) for queue in waiting]
+    ran = 0
+    while (step := next_step(left, idle_workers=1, now_s=1.0, caps=CAPS, times=times)) != NOTHING:
+        ran += step.take
+        del left[step.queue][: step.late + step.take]
+    if any(waiting) and all(request.deadline_s > 1.0 for queue in waiting for request in queue):
+        assert ran, "all dropped, so nothing is ever measured again"
+
+
+@given(requests)
+def test_a_lone_request_on_an_idle_worker_goes_at_once(request: Request) -> None:
+    slow = ServiceTimes.measured([(1, 9.0)], max_rows=MAX_ROWS)
+    step = next_step([[request]], idle_workers=1, now_s=0.5, caps=CAPS, times=slow)
+    assert (step.take, step.late) == (1, 0)
+
+
+@given(queues)
+def test_nothing_happens_while_all_workers_are_busy(waiting: list[list[Request]]) -> None:
+    assert next_step(waiting, idle_workers=0, now_s=1.0, caps=CAPS, times=TIMES) == NOTHING
+
+
+def test_rows_are_counted_not_requests() -> None:
+    queue = [Request(rows, 0.0, 9.0) for rows in (10, 20, 2, 1)]
+    step = next_step([queue], idle_workers=1, now_s=0.1, caps=CAPS, times=TIMES)
+    assert (step.take, step.rows) == (3, 32)
+
+
+def test_shapes_do_not_mix_and_the_oldest_goes_first() -> None:
+    young, old = [Request(1, 0.3, 9.0)] * 3, [Request(1, 0.2, 9.0)] * 2
+    step = next_step([young, old], idle_workers=1, now_s=0.4, caps=CAPS, times=TIMES)
+    assert (step.queue, step.take) == (1, 2)
+
+
+def test_a_head_that_misses_in_its_batch_is_late_even_if_it_would_make_it_alone() -> None:
+    queue = [Request(1, 0.0, 1.002)] + [Request(1, 0.0, 9.0)] * 31
+    step = next_step([queue], idle_workers=1, now_s=1.0, caps=CAPS, times=TIMES)
+    assert (step.late, step.take) == (1, 31)
+
+
+def test_a_tight_request_behind_the_head_makes_the_batch_smaller() -> None:
+    queue = [Request(1, 0.0, 9.0), Request(1, 0.0, 1.0015)] + [Request(1, 0.0, 9.0)] * 30
+    step = next_step([queue], idle_workers=1, now_s=1.0, caps=CAPS, times=TIMES)
+    assert (step.late, step.take) == (0, 4)  # 4 rows take 1.29 ms, with the margin 1.42; 5 would take 1.53
+
+
+def test_an_expired_request_is_never_run_even_alone() -> None:
+    step = next_step([[Request(1, 0.0, 1.0)]], idle_workers=1, now_s=1.0, caps=CAPS, times=TIMES)
+    assert (step.late, step.take) == (1, 0)
+
+
+@given(curves, st.integers(0, MAX_ROWS - 1))
+def test_more_rows_never_take_less_time(points: object, rows: int) -> None:
+    times = ServiceTimes.measured(points, max_rows=MAX_ROWS)  # type: ignore[arg-type]
+    assert times.seconds(rows) <= times.seconds(rows + 1)
+
+
+def test_times_between_and_beyond_measured_sizes_lie_on_straight_lines() -> None:
+    times = ServiceTimes.measured([(2, 0.002), (4, 0.006)], max_rows=8)
+    assert [times.seconds(rows) for rows in (1, 2, 3, 4, 8)] == pytest.approx([0.002, 0.002, 0.004, 0.006, 0.014])
+
+
+def test_a_slow_phase_is_learnt_and_forgotten_for_all_sizes() -> None:
+    times = TIMES
+    for _ in range(60):
+        times = times.after(1, 0.003)
+    assert times.seconds(32) == pytest.approx(0.012, rel=0.01)
+    for _ in range(60):
+        times = times.after(1, 0.001)
+    assert times.seconds(32) == pytest.approx(0.004, rel=0.01)
+
+
+def test_one_freak_run_counts_for_little() -> None:
+    assert TIMES.after(1, 60.0).seconds(1) == pytest.approx(0.0019)
+
+
+def test_the_curve_of_no_measurement_is_refused() -> None:
+    with pytest.raises(ValueError, match="points"):
+        ServiceTimes.measured([], max_rows=4)
+
+
+def load(*, requests: int, rows: int, busy_s: float = 0.002, arriving: float = 0.0) -> Load:
+    return Load(requests=requests, rows=rows, busy_s=busy_s, arriving_rows_s=arriving)
+
+
+def test_an_idle_server_refuses_nobody() -> None:
+    idle = load(requests=0, rows=0, busy_s=0.0)
+    assert refuse(32, deadline_in_s=1e-9, load=idle, caps=CAPS, times=TIMES) is None
+
+
+def test_a_full_queue_refuses() -> None:
+    assert refuse(1, deadline_in_s=9.0, load=load(requests=63, rows=63), caps=CAPS, times=TIMES) is None
+    after_s = refuse(1, deadline_in_s=9.0, load=load(requests=64, rows=64), caps=CAPS, times=TIMES)
+    assert after_s == pytest.approx(0.002 + 2 * 0.004)
+
+
+def test_a_request_that_would_miss_behind_the_queue_is_refused() -> None:
+    behind = load(requests=40, rows=64)  # 2 ms busy, two full batches of 4 ms, then itself
+    assert refuse(1, deadline_in_s=1.1 * 0.0111, load=behind, caps=CAPS, times=TIMES) is None
+    assert refuse(1, deadline_in_s=1.1 * 0.0109, load=behind, caps=CAPS, times=TIMES) is not None
+
+
+def test_a_batch_that_will_fill_up_is_counted_as_full() -> None:
+    crowded = load(requests=40, rows=64, arriving=1e6)
+    assert refuse(1, deadline_in_s=1.1 * 0.0139, load=crowded, caps=CAPS, times=TIMES) is not None
+    assert refuse(1, deadline_in_s=1.1 * 0.0141, load=crowded, caps=CAPS, times=TIMES) is None
+
+
+def simulate(*, overload: float, seconds: float, deadline_s: float) -> float:
+    """Open-loop arrivals at `overload` times capacity; gives answers in time as a share of capacity."""
+    capacity = MAX_ROWS / TIMES.seconds(MAX_ROWS)
+    gap = 1 / (capacity * overload)
+    waiting: list[Request] = []
+    now, free_at, arrivals, good = 0.0, 0.0, 0, 0
+    while now < seconds:
+        ahead = Load(
+            requests=len(waiting),
+            rows=len(waiting),
+            busy_s=max(0.0, free_at - now),
+            arriving_rows_s=capacity * overload,
+        )
+        if refuse(1, deadline_in_s=deadline_s, load=ahead, caps=CAPS, times=TIMES) is None:
+            waiting.append(Request(1, now, now + deadline_s))
+        arrivals += 1
+        upcoming = arrivals * gap
+        while free_at <= upcoming and waiting:
+            start = max(now, free_at)
+            step = next_step([waiting], idle_workers=1, now_s=start, caps=CAPS, times=TIMES)
+            run = waiting[step.late : step.late + step.take]
+            del waiting[: step.late + step.take]
+            if run:
+                free_at = start + TIMES.seconds(step.rows)
+                good += sum(free_at <= request.deadline_s for request in run)
+        now = upcoming
+    return good / (capacity * seconds)
+
+
+@pytest.mark.parametrize("overload", [1.5, 3.0])
+def test_overload_keeps_the_goodput_of_full_capacity(overload: float) -> None:
+    assert simulate(overload=overload, seconds=2.0, deadline_s=0.02) >= 0.95
