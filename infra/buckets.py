@@ -14,14 +14,11 @@ from serving.spec import ModelSpec, StageSpec
 
 _OBJECTS = "objects are named as the work goes on; the grant ends at this prefix of this bucket"
 
+# What PutObject needs of a key; Decrypt is for uploads in parts (S3 guide, *UsingKMSEncryption*).
+_WRITE_WITH_KEY = ("kms:GenerateDataKey", "kms:Decrypt")
+
 CAPTURE_PREFIX = "capture"
 """Below it SageMaker writes captured requests as `capture/<endpoint>/<variant>/yyyy/mm/dd/hh/*.jsonl`."""
-
-
-def acknowledge_objects(grantee: iam.IGrantable, *resources: str) -> None:
-    """Accept the `prefix/*` resources that an S3 grant on objects is made of."""
-    for resource in resources:
-        acknowledge(_node(grantee), f"AwsSolutions-IAM5[Resource::{resource}]", reason=_OBJECTS)
 
 
 def _node(grantee: iam.IGrantable) -> Construct:
@@ -63,10 +60,13 @@ class DataBucket(Construct):
         lifecycle: tuple[s3.LifecycleRule, ...],
     ) -> None:
         super().__init__(scope, id_)
+        physical_name = f"streamhub-{stage.name}-{name}-{stage.account}"
+        # by its name, which never changes: a grant must not tie the grantee's stack to this one for ever
+        self._arn = f"arn:aws:s3:::{physical_name}"
         self.bucket = s3.Bucket(
             self,
             "Bucket",
-            bucket_name=f"streamhub-{stage.name}-{name}-{stage.account}",
+            bucket_name=physical_name,
             versioned=True,
             enforce_ssl=True,
             minimum_tls_version=1.2,
@@ -84,7 +84,7 @@ class DataBucket(Construct):
 
     def grant_read_under(self, grantee: iam.IGrantable, prefix: str) -> None:
         """Let it get objects below a prefix, and list them."""
-        self._grant(grantee, ("s3:GetObject",), self.bucket.arn_for_objects(f"{prefix}/*"))
+        self._grant_objects(grantee, "s3:GetObject", prefix)
         self.grant_list_under(grantee, prefix)
         if self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant_decrypt(grantee)
@@ -94,18 +94,20 @@ class DataBucket(Construct):
         iam.Grant.add_to_principal(
             grantee=grantee,
             actions=["s3:ListBucket"],
-            resource_arns=[self.bucket.bucket_arn],
+            resource_arns=[self._arn],
             conditions={"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}},
         )
 
     def grant_write_under(self, grantee: iam.IGrantable, prefix: str) -> None:
         """Let it put objects below a prefix; it can delete none."""
-        self._grant(grantee, ("s3:PutObject",), self.bucket.arn_for_objects(f"{prefix}/*"))
+        self._grant_objects(grantee, "s3:PutObject", prefix)
         if self.bucket.encryption_key is not None:
-            self.bucket.encryption_key.grant_encrypt_decrypt(grantee)
+            self.bucket.encryption_key.grant(grantee, *_WRITE_WITH_KEY)
 
-    def _grant(self, grantee: iam.IGrantable, actions: tuple[str, ...], resource: str) -> None:
-        iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[resource])
+    def _grant_objects(self, grantee: iam.IGrantable, action: str, prefix: str) -> None:
+        resource = f"{self._arn}/{prefix}/*"
+        iam.Grant.add_to_principal(grantee=grantee, actions=[action], resource_arns=[resource])
+        acknowledge(_node(grantee), f"AwsSolutions-IAM5[Resource::{resource}]", reason=_OBJECTS)
 
 
 class AccessLogBucket(Construct):

@@ -17,6 +17,7 @@ from serving.spec.manifest import LockedVersion, blob_key
 
 _NO_FINER_FORM = "AWS has no finer resource for these actions (Service Authorization Reference)"
 _PULL = ("ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage")
+_VOLUME_KEY = ("kms:DescribeKey", "kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey")
 _DESCRIBE_NETWORK = (
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeNetworkInterfaces",
@@ -76,7 +77,7 @@ class ExecutionRole(Construct):
 
     def allow_volume_key(self, key: kms.IKey) -> None:
         """Let it encrypt instance volumes with the stage's key (SageMaker guide, *sagemaker-roles*)."""
-        key.grant_encrypt_decrypt(self.role)
+        key.grant(self.role, *_VOLUME_KEY)
         self.role.add_to_policy(
             iam.PolicyStatement(
                 actions=["kms:CreateGrant"],
