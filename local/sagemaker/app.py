@@ -1,0 +1,123 @@
+"""SageMaker on one port: `sagemaker` (JSON 1.1) and `runtime.sagemaker` (REST) as one ASGI application.
+
+Who hosts it either sends it ASGI lifespan events, or awaits `start()` before the first request and `stop()` after the
+last, on the event loop that serves the requests. `stop()` ends all model servers and writes what is captured and
+counted, so S3 and CloudWatch must still answer while it runs.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from local.aws_json import JsonService, Receive, Scope, Send, send_answer
+from local.sagemaker.archives import Archives
+from local.sagemaker.capture import Capture
+from local.sagemaker.control import ControlPlane
+from local.sagemaker.fleet import Fleets
+from local.sagemaker.metrics import Meter
+from local.sagemaker.options import Options
+from local.sagemaker.runtime_plane import RuntimePlane, endpoint_of
+from local.sagemaker.servers import ModelServers
+from local.sagemaker.store import Store
+from local.settings import LocalSettings
+
+_NOT_FOUND = 404
+_ATTEMPTS = 6
+
+
+class SageMakerApp:
+    """The ASGI application; see the module for its life."""
+
+    def __init__(self, settings: LocalSettings, options: Options, chance: random.Random) -> None:
+        s3 = _client(settings, "s3")
+        store = Store(settings)
+        self._servers = ModelServers(options=options, logs=settings.state_dir / "logs")
+        self._fleets = Fleets(
+            store, archives=Archives(s3, settings.state_dir / "archives"), servers=self._servers, options=options
+        )
+        self._capture = Capture(s3, options=options)
+        self._meter = Meter(_client(settings, "cloudwatch"), options=options)
+        self._control = JsonService("sagemaker", ControlPlane(store, self._fleets).operations())
+        self._runtime = RuntimePlane(
+            self._fleets.routes,
+            settings=settings,
+            options=options,
+            capture=self._capture,
+            meter=self._meter,
+            chance=chance,
+        )
+
+    async def start(self) -> None:
+        """Bring back the endpoints of the stored state; model servers become ready in the background."""
+        self._capture.start()
+        self._meter.start()
+        self._fleets.resume()
+
+    async def stop(self) -> None:
+        """End all model servers, then write what is captured and counted."""
+        await self._fleets.stop()
+        await self._capture.stop()
+        await self._meter.stop()
+
+    async def flush(self) -> None:
+        """Write what is captured and counted now, not at the next interval."""
+        await self._capture.flush()
+        await self._meter.flush()
+
+    @staticmethod
+    def answers(path: str, target: str) -> bool:
+        """Say whether a request with this path and X-Amz-Target is SageMaker's."""
+        return target.startswith("SageMaker.") or endpoint_of(path) is not None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        endpoint = endpoint_of(scope["path"]) if scope["method"] == "POST" else None
+        if endpoint is not None:
+            await self._runtime.serve(endpoint, scope, receive, send)
+        elif scope["path"] == "/":
+            await self._control.serve(scope, receive, send)
+        else:
+            await send_answer(send, status=_NOT_FOUND, headers=[], body=b"")
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def create_app(
+    settings: LocalSettings, *, options: Options | None = None, chance: random.Random | None = None
+) -> SageMakerApp:
+    """Give the application; `chance` chooses variants and samples, so a seeded one makes both repeatable."""
+    return SageMakerApp(settings, options or Options(), chance or random.Random())  # noqa: S311 - traffic, no secrets
+
+
+def _client(settings: LocalSettings, service: str) -> Any:  # noqa: ANN401 - boto3 makes clients at run time
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        s3={"addressing_style": "path"} if service == "s3" else None,
+    )
+    return boto3.client(  # type: ignore[call-overload]
+        service,
+        endpoint_url=settings.s3_endpoint_url,
+        region_name=settings.region,
+        # the local stack takes any; an access key of twelve digits is an account there
+        aws_access_key_id=settings.account,
+        aws_secret_access_key=settings.account,
+        config=config,
+    )

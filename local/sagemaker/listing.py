@@ -1,0 +1,55 @@
+"""Lists of resources: filtered, sorted and paged as SageMaker does."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from local.aws_json import Json, ValidationError
+
+_DEFAULT_RESULTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How one kind is listed: the answer's key, the fields shown, the field that holds the name."""
+
+    key: str
+    shown: tuple[str, ...]
+    name: str
+
+
+def page(listing: Listing, documents: Mapping[str, Json], call: Json) -> Json:
+    """Give one page: newest first unless the call says otherwise."""
+    found = [document for name, document in documents.items() if _wanted(name, document, call)]
+    field = {"Name": listing.name, "Status": "EndpointStatus"}.get(call.get("SortBy", ""), "CreationTime")
+    descending = call.get("SortOrder", "Descending") == "Descending"
+    found.sort(key=lambda document: (document[field], document[listing.name]), reverse=descending)
+    start = _start(call.get("NextToken"))
+    end = start + call.get("MaxResults", _DEFAULT_RESULTS)
+    shown = [{field: document[field] for field in listing.shown if field in document} for document in found[start:end]]
+    answer: Json = {listing.key: shown}
+    if end < len(found):
+        answer["NextToken"] = base64.urlsafe_b64encode(str(end).encode()).decode()
+    return answer
+
+
+def _wanted(name: str, document: Json, call: Json) -> bool:
+    after, before = call.get("CreationTimeAfter"), call.get("CreationTimeBefore")
+    return (
+        call.get("NameContains", "").lower() in name.lower()
+        and call.get("StatusEquals", document.get("EndpointStatus")) == document.get("EndpointStatus")
+        and (after is None or document["CreationTime"] > after)
+        and (before is None or document["CreationTime"] < before)
+    )
+
+
+def _start(token: str | None) -> int:
+    if token is None:
+        return 0
+    try:
+        return int(base64.urlsafe_b64decode(token.encode()))
+    except (binascii.Error, ValueError) as error:
+        raise ValidationError("Invalid pagination token.") from error

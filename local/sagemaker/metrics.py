@@ -1,0 +1,130 @@
+"""AWS/SageMaker metrics of each variant, as SageMaker publishes them: latencies in microseconds, errors as 1 or 0."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from local.aws_json import Json
+from local.sagemaker.options import Options
+from local.sagemaker.routes import Target
+
+NAMESPACE = "AWS/SageMaker"
+# PutMetricData: up to 150 distinct values a datum, up to 1,000 data a call
+_VALUES_PER_DATUM = 150
+_DATA_PER_CALL = 1000
+_MOST_KEPT_DATA = 20_000
+_CLIENT_ERROR = 4
+_NO_SERVER_ERROR = (2, 3, _CLIENT_ERROR)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Tally:
+    model_us: Counter[float] = field(default_factory=Counter)
+    overhead_us: Counter[float] = field(default_factory=Counter)
+    concurrent: Counter[float] = field(default_factory=Counter)
+    client_errors: Counter[float] = field(default_factory=Counter)
+    server_errors: Counter[float] = field(default_factory=Counter)
+    invocations: int = 0
+
+
+def coarse(value: float) -> float:
+    """Give three significant digits: within 0.5 % and few distinct values to send."""
+    return float(f"{value:.3g}")
+
+
+class Meter:
+    """Counts what the data plane did and publishes it every few seconds."""
+
+    def __init__(self, cloudwatch: Any, *, options: Options) -> None:  # noqa: ANN401 - a boto3 client
+        self._cloudwatch = cloudwatch
+        self._options = options
+        self._tallies: dict[tuple[str, str, str], _Tally] = {}
+        self._kept: list[Json] = []
+        self._flushing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Publish from now on."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Publish what is counted and end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.flush()
+
+    def count(self, target: Target, *, status: int, model_s: float, total_s: float, concurrent: int) -> None:
+        """Count one invocation; `status` is the container's, 0 if it gave none."""
+        key = (target.endpoint, target.variant, target.config)
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = _Tally()
+        tally.invocations += 1
+        tally.model_us[coarse(model_s * 1e6)] += 1
+        tally.overhead_us[coarse((total_s - model_s) * 1e6)] += 1
+        tally.concurrent[concurrent] += 1
+        family = status // 100
+        tally.client_errors[int(family == _CLIENT_ERROR)] += 1
+        tally.server_errors[int(family not in _NO_SERVER_ERROR)] += 1
+
+    async def flush(self) -> None:
+        """Publish what was counted since the last time."""
+        async with self._flushing:
+            tallies, self._tallies = self._tallies, {}
+            now = datetime.now(UTC)
+            data = self._kept + [datum for key, tally in tallies.items() for datum in _data(key, tally, now)]
+            self._kept = []
+            for start in range(0, len(data), _DATA_PER_CALL):
+                batch = data[start : start + _DATA_PER_CALL]
+                try:
+                    await asyncio.to_thread(self._cloudwatch.put_metric_data, Namespace=NAMESPACE, MetricData=batch)
+                except (BotoCoreError, ClientError) as error:
+                    _log.warning("%d metric data kept for later: %s", len(batch), error)
+                    self._kept = (self._kept + batch)[-_MOST_KEPT_DATA:]
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.metrics_interval_s)
+            await asyncio.shield(self.flush())
+
+
+def _data(key: tuple[str, str, str], tally: _Tally, now: datetime) -> Iterator[Json]:
+    endpoint, variant, config = key
+    of_variant = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
+    of_fleet = [*of_variant, {"Name": "EndpointConfigName", "Value": config}]
+    series: tuple[tuple[str, str, Counter[float]], ...] = (
+        ("Invocations", "None", Counter({1.0: tally.invocations})),
+        ("Invocation4XXErrors", "None", tally.client_errors),
+        ("Invocation5XXErrors", "None", tally.server_errors),
+        ("ConcurrentRequestsPerModel", "None", tally.concurrent),
+        ("ModelLatency", "Microseconds", tally.model_us),
+        ("OverheadLatency", "Microseconds", tally.overhead_us),
+    )
+    for dimensions in (of_variant, of_fleet):
+        for name, unit, values in series:
+            for part in _parts(values):
+                yield {
+                    "MetricName": name,
+                    "Dimensions": dimensions,
+                    "Timestamp": now,
+                    "Values": list(part),
+                    "Counts": [float(count) for count in part.values()],
+                    "Unit": unit,
+                }
+
+
+def _parts(values: Counter[float]) -> Iterator[dict[float, int]]:
+    items = iter(values.items())
+    while part := dict(islice(items, _VALUES_PER_DATUM)):
+        yield part

@@ -1,0 +1,189 @@
+"""The data plane: InvokeEndpoint, from the caller's bytes to a variant's model server and back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from datetime import UTC, datetime
+from urllib.parse import unquote
+
+import orjson
+
+from local.aws_json import AwsError, Headers, Json, Receive, Scope, Send, header, read_body, send_answer
+from local.sagemaker.capture import Capture, Exchange
+from local.sagemaker.metrics import Meter
+from local.sagemaker.options import Options
+from local.sagemaker.routes import Route, Target
+from local.sagemaker.upstream import Answer
+from local.settings import LocalSettings
+from serving.errors import EndpointError
+
+_PATH = re.compile(r"/endpoints/([^/]+)/invocations")
+_DEFAULT_TYPE = "application/octet-stream"
+_CUSTOM = "x-amzn-sagemaker-custom-attributes"
+# the container sees these and no other header of the caller
+_FORWARDED = ("content-type", "accept", _CUSTOM)
+_UNSERVED = {
+    "x-amzn-sagemaker-target-model": "TARGET_MODEL_HEADER_NOT_SUPPORTED: the endpoint hosts one model a variant",
+    "x-amzn-sagemaker-inference-component": "the endpoint hosts no inference components",
+}
+_MAX_MESSAGE = 4096
+_OK, _MULTIPLE = 200, 300
+_FIRST_SERVER_ERROR = 500
+
+
+def endpoint_of(path: str) -> str | None:
+    """Give the endpoint that a path invokes, or None if it invokes none."""
+    match = _PATH.fullmatch(path)
+    return unquote(match.group(1)) if match is not None else None
+
+
+class ModelError(AwsError):
+    """The container answered no 2xx; the caller sees 424 with what it said."""
+
+    def __init__(self, message: str, *, original_status: int, original: str, log_arn: str) -> None:
+        super().__init__("ModelError", message, status=424)
+        self.original_status = original_status
+        self.original = original
+        self.log_arn = log_arn
+
+
+class RuntimePlane:
+    """Answers InvokeEndpoint over the routes that the fleets keep."""
+
+    def __init__(
+        self,
+        routes: dict[str, Route],
+        *,
+        settings: LocalSettings,
+        options: Options,
+        capture: Capture,
+        meter: Meter,
+        chance: random.Random,
+    ) -> None:
+        self._routes = routes
+        self._settings = settings
+        self._options = options
+        self._capture = capture
+        self._meter = meter
+        self._chance = chance
+        self._in_flight: dict[tuple[str, str], int] = {}
+
+    async def serve(self, endpoint: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one InvokeEndpoint."""
+        limit = self._options.max_payload_bytes
+        body = await read_body(receive, limit=limit)
+        if body is None:
+            await _refuse(send, AwsError("413", f"Request body exceeds the maximum of {limit} bytes", status=413))
+            return
+        try:
+            target = self._target(endpoint, scope)
+            answer = await self._invoke(target, scope, body)
+        except AwsError as error:
+            await _refuse(send, error)
+            return
+        headers: Headers = [
+            (b"content-type", answer.headers.get("content-type", _DEFAULT_TYPE).encode("latin-1")),
+            (b"x-amzn-invoked-production-variant", target.variant.encode("latin-1")),
+        ]
+        if _CUSTOM in answer.headers:
+            headers.append((_CUSTOM.encode(), answer.headers[_CUSTOM].encode("latin-1")))
+        await send_answer(send, status=_OK, headers=headers, body=answer.body)
+
+    def _target(self, endpoint: str, scope: Scope) -> Target:
+        for name, message in _UNSERVED.items():
+            if header(scope, name.encode()) is not None:
+                raise _validation(message)
+        route = self._routes.get(endpoint)
+        if route is None:
+            raise _validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
+        wanted = header(scope, b"x-amzn-sagemaker-target-variant")
+        try:
+            target = route.named(wanted) if wanted is not None else route.choose(self._chance.random())
+        except EndpointError as error:
+            raise _validation(f"Endpoint {endpoint}: {error}") from error
+        if target is None:
+            raise _validation(f"Variant {wanted} not found for Request: endpoint {endpoint} has no such variant.")
+        return target
+
+    async def _invoke(self, target: Target, scope: Scope, body: bytes) -> Answer:
+        began = time.perf_counter()
+        headers = {name: value for name in _FORWARDED if (value := header(scope, name.encode())) is not None}
+        headers.setdefault("content-type", _DEFAULT_TYPE)
+        key = (target.endpoint, target.variant)
+        concurrent = self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        sent = time.perf_counter()
+        status = 0
+        try:
+            async with asyncio.timeout(self._options.invocation_timeout_s):
+                answer = await target.server.post("/invocations", headers, body)
+            status = answer.status
+        except (EndpointError, TimeoutError) as error:
+            raise self._model_error(target, 0, _no_answer(error, self._options.invocation_timeout_s)) from error
+        finally:
+            received = time.perf_counter()
+            self._in_flight[key] -= 1
+            self._meter.count(
+                target,
+                status=status,
+                model_s=received - sent,
+                total_s=time.perf_counter() - began,
+                concurrent=concurrent,
+            )
+        if not _OK <= status < _MULTIPLE:
+            raise self._model_error(target, status, answer.body.decode("utf-8", "replace"))
+        self._keep(target, scope, headers["content-type"], body, answer)
+        return answer
+
+    def _keep(self, target: Target, scope: Scope, content_type: str, body: bytes, answer: Answer) -> None:
+        rule = target.capture
+        if rule is None or self._chance.random() * 100 >= rule.percent:
+            return
+        exchange = Exchange(
+            content_type=content_type,
+            body=body,
+            answer_type=answer.headers.get("content-type", _DEFAULT_TYPE),
+            answer=answer.body,
+            inference_id=header(scope, b"x-amzn-sagemaker-inference-id"),
+            at=datetime.now(UTC),
+        )
+        self._capture.add(target, rule, exchange)
+
+    def _model_error(self, target: Target, status: int, said: str) -> ModelError:
+        account, region = self._settings.account, self._settings.region
+        group = f"/aws/sagemaker/Endpoints/{target.endpoint}"
+        kind = "client" if 0 < status < _FIRST_SERVER_ERROR else "server"
+        message = (
+            f'Received {kind} error ({status}) from primary with message "{said[:_MAX_MESSAGE]}". See '
+            f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}#logEventViewer:group={group} "
+            f"in account {account} for more information."
+        )
+        log_arn = f"arn:aws:logs:{region}:{account}:log-group:{group}"
+        return ModelError(message, original_status=status, original=said[:_MAX_MESSAGE], log_arn=log_arn)
+
+
+def _no_answer(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return (
+            "Your invocation timed out while waiting for a response from container primary. "
+            f"Review the latency metrics for each container: the limit is {timeout_s:g} s."
+        )
+    return str(error)
+
+
+def _validation(message: str) -> AwsError:
+    return AwsError("ValidationError", message)
+
+
+async def _refuse(send: Send, error: AwsError) -> None:
+    document: Json = {"Message": str(error)}
+    if isinstance(error, ModelError):
+        document |= {
+            "OriginalStatusCode": error.original_status,
+            "OriginalMessage": error.original,
+            "LogStreamArn": error.log_arn,
+        }
+    headers: Headers = [(b"content-type", b"application/json"), (b"x-amzn-errortype", error.code.encode())]
+    await send_answer(send, status=error.status, headers=headers, body=orjson.dumps(document))

@@ -1,0 +1,229 @@
+"""Model server processes: one for each distinct archive and environment, started, watched, restarted and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+from local.sagemaker.archives import Archive
+from local.sagemaker.options import Options
+from local.sagemaker.upstream import HOST, Answer, Upstream
+from serving.errors import EndpointError
+
+_FIRST_BACKOFF_S = 0.5
+_LONGEST_BACKOFF_S = 30.0
+_STEADY_S = 60.0
+_TAIL_BYTES = 600
+# Linux: the process gets SIGTERM when its parent dies, even by SIGKILL, so nothing is left behind (prctl(2),
+# PR_SET_PDEATHSIG = 1); it outlives execv. A parent that died before the call is seen by the changed parent's id.
+_TIED = """\
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 15)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+_log = logging.getLogger(__name__)
+
+
+def server_key(archive: Archive, environment: Mapping[str, str]) -> str:
+    """Give what makes two variants share a process: the same bytes with the same environment."""
+    document = orjson.dumps([archive.sha256, dict(environment)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(document).hexdigest()[:16]
+
+
+def _tied(command: tuple[str, ...]) -> tuple[str, ...]:
+    if sys.platform != "linux":
+        return command
+    return (sys.executable, "-c", _TIED, str(os.getpid()), *command)
+
+
+class ModelServer:
+    """One process on one archive; it comes back by itself when it dies, later each time."""
+
+    def __init__(self, archive: Archive, environment: Mapping[str, str], *, options: Options, logs: Path) -> None:
+        self._archive = archive
+        self._environment = dict(environment)
+        self._options = options
+        self._log_file = logs / f"{archive.sha256[:12]}-{server_key(archive, environment)}.log"
+        self._process: asyncio.subprocess.Process | None = None
+        self._upstream: Upstream | None = None
+        self._up = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        self.users = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id while it runs."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    async def start(self, timeout_s: float) -> None:
+        """Launch it and return when it is ready.
+
+        Raises:
+            EndpointError: it ended or said nothing in time; the text is SageMaker's, then what the process said.
+
+        """
+        await self._launch(timeout_s)
+        self._watch = asyncio.create_task(self._keep_alive(timeout_s))
+
+    def start_later(self, timeout_s: float) -> None:
+        """Launch it in the background until it is ready: after a restart its endpoint is in service already."""
+        self._watch = asyncio.create_task(self._keep_alive(timeout_s))
+
+    async def stop(self) -> None:
+        """End the process, by force if it does not drain in time."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+            self._watch = None
+        await self._end()
+        self._up.set()  # whoever waits for it learns that it ends
+
+    async def post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        """Forward one request, waiting for the process if it is just coming (back)."""
+        if not self._up.is_set():
+            await self._up.wait()
+        if self._upstream is None:
+            raise EndpointError("the model server is ending")
+        return await self._upstream.post(path, headers, body)
+
+    async def _launch(self, timeout_s: float) -> None:
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        command = _tied(
+            (*self._options.server_command, "--archive", str(self._archive.path), "--host", HOST, "--port", "0")
+        )
+        with self._log_file.open("ab") as errors:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **self._environment},
+            )
+        try:
+            port = await asyncio.wait_for(self._ready_line(self._process), timeout_s)
+        except (TimeoutError, EndpointError) as error:
+            await self._end()
+            raise EndpointError(self._unhealthy(error, timeout_s)) from error
+        except BaseException:
+            await self._end()
+            raise
+        self._upstream = Upstream(port)
+        self._up.set()
+
+    async def _ready_line(self, process: asyncio.subprocess.Process) -> int:
+        if process.stdout is None:
+            raise EndpointError("the model server has no output")
+        while line := await process.stdout.readline():
+            with contextlib.suppress(orjson.JSONDecodeError):
+                document = orjson.loads(line)
+                if isinstance(document, dict) and isinstance(document.get("port"), int):
+                    return int(document["port"])
+        raise EndpointError(f"the model server ended with exit code {await process.wait()}")
+
+    def _unhealthy(self, error: Exception, timeout_s: float) -> str:
+        why = f"not ready within {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
+        size = self._log_file.stat().st_size
+        with self._log_file.open("rb") as file:
+            file.seek(max(0, size - _TAIL_BYTES))
+            said = file.read().decode("utf-8", "replace").strip()
+        return (
+            "The primary container did not pass the ping health check. Please check CloudWatch logs for this endpoint. "
+            f"({why}; {self._log_file}: {said or 'nothing'})"
+        )
+
+    async def _keep_alive(self, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        backoff = _FIRST_BACKOFF_S
+        while True:
+            started = loop.time()
+            if self._process is not None and self._up.is_set():
+                await self._drain_output(self._process)
+                code = await self._process.wait()
+                self._down()
+                _log.warning("model server %s ended with exit code %d", self._archive.path.name, code)
+                backoff = _FIRST_BACKOFF_S if loop.time() - started > _STEADY_S else backoff
+                await asyncio.sleep(backoff)
+            try:
+                await self._launch(timeout_s)
+            except EndpointError as error:
+                _log.warning("model server %s: %s", self._archive.path.name, error)
+                await asyncio.sleep(backoff)
+            backoff = min(_LONGEST_BACKOFF_S, 2 * backoff)
+
+    async def _drain_output(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdout is not None:
+            while await process.stdout.read(1 << 16):
+                pass  # nothing follows the first line; a full pipe would stop the process
+
+    def _down(self) -> None:
+        self._up.clear()
+        if self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+
+    async def _end(self) -> None:
+        self._down()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), self._options.stop_timeout_s)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+class ModelServers:
+    """The processes by key, each as long as somebody uses it."""
+
+    def __init__(self, *, options: Options, logs: Path) -> None:
+        self._options = options
+        self._logs = logs
+        self._servers: dict[str, ModelServer] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._starting = asyncio.Semaphore(options.parallel_starts)
+
+    async def acquire(
+        self, archive: Archive, environment: Mapping[str, str], *, timeout_s: float, wait: bool = True
+    ) -> ModelServer:
+        """Give the process of these bytes and this environment, ready; with `wait` False, maybe not yet ready."""
+        key = server_key(archive, environment)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            server = self._servers.get(key)
+            if server is None:
+                server = ModelServer(archive, environment, options=self._options, logs=self._logs)
+                if wait:
+                    async with self._starting:
+                        await server.start(timeout_s)
+                else:
+                    server.start_later(timeout_s)
+                self._servers[key] = server
+            server.users += 1
+            return server
+
+    async def release(self, server: ModelServer) -> None:
+        """Give a process back; the last one to do so ends it."""
+        server.users -= 1
+        if server.users == 0:
+            for key in [key for key, held in self._servers.items() if held is server]:
+                del self._servers[key]
+            await server.stop()
+
+    async def stop(self) -> None:
+        """End all processes."""
+        servers = list(self._servers.values())
+        self._servers.clear()
+        await asyncio.gather(*(server.stop() for server in servers))

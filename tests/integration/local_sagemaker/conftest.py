@@ -1,0 +1,206 @@
+"""A real ministack for S3 and CloudWatch, and our SageMaker under uvicorn; boto3 speaks to both over 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import uvicorn
+from botocore.config import Config
+
+from local.sagemaker.app import SageMakerApp, create_app
+from local.sagemaker.options import Options
+from local.settings import LocalSettings
+
+FAKE = Path(__file__).parent / "fake_model_server.py"
+BUCKET = "models"
+
+
+def client(service: str, endpoint_url: str, **config: Any) -> Any:
+    return boto3.client(
+        service,
+        endpoint_url=endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id="123456789012",
+        aws_secret_access_key="any",
+        config=Config(retries={"total_max_attempts": 1}, max_pool_connections=32, **config),
+    )
+
+
+def until(holds: Callable[[], Any], *, within_s: float = 30) -> Any:
+    """Give what `holds` returns as soon as it is true."""
+    deadline = time.monotonic() + within_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not become true in time"
+        time.sleep(0.02)
+    return found
+
+
+@dataclass
+class Aws:
+    """Clients of the two services, and short forms of what tests do often."""
+
+    app: SageMakerApp
+    sm: Any
+    runtime: Any
+    s3: Any
+    cloudwatch: Any
+    loop: asyncio.AbstractEventLoop
+
+    def archive(self, name: str, **more: str) -> str:
+        key = f"{uuid.uuid4()}.tar.gz"
+        self.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps({"name": name, **more}).encode())
+        return f"s3://{BUCKET}/{key}"
+
+    def model(self, uri: str, **environment: str) -> str:
+        name = f"m-{uuid.uuid4().hex[:8]}"
+        container = {"Image": "triton:1", "ModelDataUrl": uri, "Environment": environment}
+        self.sm.create_model(ModelName=name, PrimaryContainer=container)
+        return name
+
+    def config(self, models: dict[str, str], weights: dict[str, float], **more: Any) -> str:
+        name = f"c-{uuid.uuid4().hex[:8]}"
+        variants = [
+            {
+                "VariantName": variant,
+                "ModelName": model,
+                "InstanceType": "ml.m5.large",
+                "InitialInstanceCount": 1,
+                "InitialVariantWeight": weights[variant],
+            }
+            for variant, model in models.items()
+        ]
+        self.sm.create_endpoint_config(EndpointConfigName=name, ProductionVariants=variants, **more)
+        return name
+
+    def endpoint(self, config: str) -> str:
+        name = f"e-{uuid.uuid4().hex[:8]}"
+        self.sm.create_endpoint(EndpointName=name, EndpointConfigName=config)
+        self.settled(name)
+        return name
+
+    def settled(self, name: str) -> dict[str, Any]:
+        def now() -> Any:
+            described = self.sm.describe_endpoint(EndpointName=name)
+            return described if described["EndpointStatus"] in {"InService", "Failed"} else None
+
+        return until(now)
+
+    def invoke(self, endpoint: str, body: Any = None, **more: Any) -> tuple[str, dict[str, Any]]:
+        answer = self.runtime.invoke_endpoint(
+            EndpointName=endpoint, Body=json.dumps(body or {}), ContentType="application/json", **more
+        )
+        return answer["InvokedProductionVariant"], json.loads(answer["Body"].read())
+
+    def flush(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.app.flush(), self.loop).result(30)
+
+
+@contextlib.contextmanager
+def serving(app: Any) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
+    """Serve an ASGI app under uvicorn in a thread, lifespan included; gives its address and loop."""
+    loops: list[asyncio.AbstractEventLoop] = []
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+        await server.serve()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    until(lambda: server.started or not thread.is_alive())
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}", loops[0]
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session", name="aws_url")
+def aws_url_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give a running ministack."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "MINISTACK_ACCOUNT_ID": "123456789012",
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+    }
+    folder = tmp_path_factory.mktemp("ministack")
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).with_name("ministack"))], env=environment, cwd=folder, stdout=log, stderr=log
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            s3 = client("s3", url, s3={"addressing_style": "path"})
+            until(lambda: _answers(s3))
+            s3.create_bucket(Bucket=BUCKET)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _answers(s3: Any) -> bool:
+    try:
+        s3.list_buckets()
+    except Exception:  # noqa: BLE001 - any failure means: not yet
+        return False
+    return True
+
+
+@pytest.fixture(name="start")
+def start_fixture(tmp_path: Path, aws_url: str) -> Callable[..., Any]:
+    """Give a function that serves SageMaker on this test's state folder."""
+
+    @contextlib.contextmanager
+    def start(**options: Any) -> Iterator[Aws]:
+        chosen = {
+            "server_command": (sys.executable, str(FAKE)),
+            "metrics_interval_s": 3600,
+            "capture_flush_s": 3600,
+            "weights_update_s": 0.1,
+            **options,
+        }
+        settings = LocalSettings(state_dir=tmp_path / "state", s3_endpoint_url=aws_url)
+        app = create_app(settings, options=Options(**chosen), chance=random.Random(7))
+        with serving(app) as (url, loop):
+            yield Aws(
+                app=app,
+                sm=client("sagemaker", url),
+                runtime=client("sagemaker-runtime", url),
+                s3=client("s3", aws_url, s3={"addressing_style": "path"}),
+                cloudwatch=client("cloudwatch", aws_url),
+                loop=loop,
+            )
+
+    return start
+
+
+@pytest.fixture(name="aws")
+def aws_fixture(start: Callable[..., Any]) -> Iterator[Aws]:
+    """Give a running SageMaker."""
+    with start() as aws:
+        yield aws
