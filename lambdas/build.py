@@ -13,21 +13,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from serving.errors import PackagingError, StreamHubError
-from serving.spec.codec import to_json
-from serving.spec.load import Project, load_project
+from serving.spec.bundle import SpecBundle
+from serving.spec.load import load_project
 
 Target = Literal["aws", "local"]
 
 ROOT = Path(__file__).parent.parent
 DEFAULT_OUT = Path("build/lambdas")
 
-# infra/function.py deploys to this runtime and architecture.
-_PYTHON_VERSION = "3.12"
+# infra/function.py deploys to this runtime, and to arm64.
+PYTHON_VERSION = "3.12"
 _PLATFORM = "aarch64-manylinux_2_28"
 
 # What each function imports beyond the standard library and boto3, which the runtime brings.
@@ -45,43 +44,14 @@ _UNUSED = ("tests", "__pycache__", "bin")
 _EPOCH_S = 315_532_800  # 1980-01-01, the first moment a zip file can name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wheels:
-    """What uv needs: the folder of pyproject.toml and uv.lock, and the interpreter's uv."""
-
-    root: Path
-    uv: Path
-
-    def install(self, function: str, into: Path) -> None:
-        """Install the locked wheels of one function, each checked against its hash in the lock."""
-        pruned = [name for name in _NAMED if name not in REQUIREMENTS[function]]
-        prune = [word for name in pruned for word in ("--prune", name)]
-        locked = self._run(
-            *("export", "--quiet", "--frozen", "--no-default-groups", "--group", "lambda", "--no-emit-project"),
-            *("--no-header", "--no-annotate", *prune),
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            requirements = Path(folder) / "requirements.txt"
-            requirements.write_text(locked, encoding="utf-8")
-            self._run(
-                *("pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
-                *("--python-version", _PYTHON_VERSION, "--python-platform", _PLATFORM),
-                *("--link-mode", "copy", "--target", str(into), "--requirement", str(requirements)),
-            )
-
-    def _run(self, *arguments: str) -> str:
-        command = [str(self.uv), *arguments]
-        environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
-        done = subprocess.run(  # noqa: S603 - the project's own uv with fixed arguments
-            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            last = done.stderr.strip().splitlines()[-1:] or ["no output"]
-            raise PackagingError(
-                f"wheels of the Lambda functions: uv {arguments[0]} gave exit {done.returncode} ({last[0]}); "
-                f"allowed 0; run {' '.join(command[:2])} by hand, and uv lock if the lock is behind pyproject.toml"
-            )
-        return done.stdout
+def locked_requirements(function: str, *, root: Path = ROOT) -> str:
+    """Give the pinned and hashed requirements of one function, out of uv.lock, as pip takes them."""
+    pruned = [name for name in _NAMED if name not in REQUIREMENTS[function]]
+    return _run_uv(
+        *("export", "--quiet", "--frozen", "--no-default-groups", "--group", "lambda", "--no-emit-project"),
+        *("--no-header", "--no-annotate", *(word for name in pruned for word in ("--prune", name))),
+        root=root,
+    )
 
 
 def build(*, target: Target, out: Path, root: Path = ROOT) -> Path:
@@ -94,28 +64,47 @@ def build(*, target: Target, out: Path, root: Path = ROOT) -> Path:
         PackagingError: a function has no source, or its wheels cannot be had.
 
     """
-    project = load_project(root)
-    wheels = _Wheels(root=root, uv=_uv()) if target == "aws" else None
+    specs = SpecBundle.of(load_project(root))
     out.mkdir(parents=True, exist_ok=True)
     for function in REQUIREMENTS:
         with tempfile.TemporaryDirectory(prefix=f".{function}-", dir=out) as scratch:
             folder = Path(scratch) / function
             folder.mkdir()
-            if wheels is not None:
-                wheels.install(function, folder)
+            if target == "aws":
+                _install_wheels(function, folder, root=root)
                 _strip(folder)
             _copy_sources(root, function, folder)
-            _write_specs(project, folder)
+            specs.write(folder)
             _settle(folder)
             _replace(out / function, folder)
     return out
 
 
-def _uv() -> Path:
+def _install_wheels(function: str, into: Path, *, root: Path) -> None:
+    """Install the locked wheels of one function for the deployed runtime, each checked against its hash."""
+    with tempfile.TemporaryDirectory() as folder:
+        requirements = Path(folder) / "requirements.txt"
+        requirements.write_text(locked_requirements(function, root=root), encoding="utf-8")
+        _run_uv(
+            *("pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
+            *("--python-version", PYTHON_VERSION, "--python-platform", _PLATFORM),
+            *("--link-mode", "copy", "--target", str(into), "--requirement", str(requirements)),
+            root=root,
+        )
+
+
+def _run_uv(*arguments: str, root: Path) -> str:
     uv = Path(sys.executable).parent / "uv"
     if not uv.is_file():
         raise PackagingError(f"uv: got no file {uv}; allowed: the uv of the environment; run make setup")
-    return uv
+    done = subprocess.run([uv, *arguments], cwd=root, capture_output=True, text=True, check=False)  # noqa: S603 - the project's own uv with fixed arguments
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no output"]
+        raise PackagingError(
+            f"wheels of the Lambda functions: uv {arguments[0]} gave exit {done.returncode} ({last[0]}); "
+            "allowed 0; run uv lock if the lock is behind pyproject.toml, else look at the package index"
+        )
+    return done.stdout
 
 
 def _copy_sources(root: Path, function: str, folder: Path) -> None:
@@ -131,17 +120,12 @@ def _copy_sources(root: Path, function: str, folder: Path) -> None:
     shutil.copyfile(root / "lambdas" / "__init__.py", folder / "lambdas" / "__init__.py")
 
 
-def _write_specs(project: Project, folder: Path) -> None:
-    (folder / "specs.json").write_bytes(to_json(project.models))
-    (folder / "stages.json").write_bytes(to_json(project.stages))
-
-
 def _strip(folder: Path) -> None:
-    """Leave out what a function never runs, so that it starts sooner: tests, stubs, scripts."""
+    """Leave out what a function never runs, so that it starts sooner: tests, stubs, scripts, the installer's lock."""
     for path in sorted(folder.rglob("*")):
         if path.is_dir() and path.name in _UNUSED:
             shutil.rmtree(path)
-        elif path.is_file() and path.suffix == ".pyi":
+        elif path.is_file() and (path.suffix == ".pyi" or path.name == ".lock"):
             path.unlink()
 
 
