@@ -13,6 +13,7 @@ import subprocess
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,28 +50,35 @@ def seed_torch(seed: int) -> Any:  # noqa: ANN401 - torch ships beside the lock 
 
 def export_network(
     network: Any,  # noqa: ANN401 - a torch module
-    example: Any,  # noqa: ANN401 - a torch tensor, at least two rows
+    inputs: Mapping[str, Any],
     *,
-    input_name: str,
     output_name: str,
     opset: int,
+    free: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
 ) -> onnx.ModelProto:
-    """Export one input, one output and a free batch dimension `N`; drop what depends on the machine it ran on."""
+    """Export with a free batch dimension `N`; drop what depends on the machine it ran on.
+
+    `inputs` are example tensors of at least two rows by name, in the order the network takes them; `free` names further
+    free dimensions of an input by their place.
+    """
     import torch  # noqa: PLC0415
 
-    # the exporter says that torchvision is absent, and torch warns of its own deprecations: nothing to act on here
+    dims = {label: torch.export.Dim(label) for label in ("N", *(x for row in free.values() for x in row.values()))}
+    shapes = [{0: dims["N"], **{at: dims[label] for at, label in free.get(name, {}).items()}} for name in inputs]
+    # it says that torchvision is absent, that torch deprecates its own parts, that inputs share `N`: nothing to act on
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", category=FutureWarning)
         warnings.simplefilter("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message="# The axis name")
         program = torch.onnx.export(
             network.eval(),
-            (example,),
+            tuple(inputs.values()),
             dynamo=True,
             opset_version=opset,
-            input_names=[input_name],
+            input_names=list(inputs),
             output_names=[output_name],
-            dynamic_shapes=({0: torch.export.Dim("N")},),
+            dynamic_shapes=tuple(shapes),
             verbose=False,
         )
     model = onnx.ModelProto()
@@ -100,6 +108,12 @@ def tidy(model: onnx.ModelProto) -> onnx.ModelProto:
 def save(model: onnx.ModelProto, path: Path) -> None:
     """Write the bytes; equal models give equal files."""
     path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def image_columns(images: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.float64]]:
+    """Give the watched columns of images (rows, height, width, 3): mean and deviation of all values, 0..255."""
+    flat = images.reshape(len(images), -1)
+    return {"image.brightness": flat.mean(axis=1), "image.contrast": flat.std(axis=1)}
 
 
 def data_digest(*arrays: npt.NDArray[Any]) -> str:

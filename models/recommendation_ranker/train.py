@@ -207,8 +207,8 @@ def train(recipe: Recipe, world: World, data: Evaluation, folder: Path) -> dict[
     torch = seed_torch(recipe.seed)
     log = impressions(world, recipe)
     network = fit(torch, log, epochs=recipe.epochs)
-    example = torch.from_numpy(log.rows[:4])
-    model = export_network(network, example, input_name="features", output_name="score", opset=OPSET)
+    inputs = {"features": torch.from_numpy(log.rows[:4])}
+    model = export_network(network, inputs, output_name="score", opset=OPSET)
     path = folder / f"{recipe.version}.onnx"
     save(model, path)
     scores = scores_of(ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]), data.rows)
