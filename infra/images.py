@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from serving.errors import Problem, SpecError
 from serving.spec import ModelSpec, StageSpec, TritonRuntime
+from serving.spec.images import REPOSITORIES, TAGS, image_key
 
 # Registry accounts of the AWS Deep Learning Containers
 # (SageMaker Python SDK, image_uri_config/sagemaker-tritonserver.json).
@@ -49,10 +50,8 @@ class ContainerImage:
         return f"arn:aws:ecr:{self.region}:{self.account}:repository/{self.repository}"
 
 
-# Newest tags of the SDK's table (2.27.0); CUDA 13 needs driver 580, which only this AMI has (API reference,
-# *ProductionVariant.InferenceAmiVersion*).
-_TRITON = "sagemaker-tritonserver"
-_TAGS = {"triton-cpu": "26.05-py3-cpu", "triton-gpu": "26.05-py3"}
+# CUDA 13 needs driver 580, which only this AMI has (API reference, *ProductionVariant.InferenceAmiVersion*).
+_TRITON_TAGS = {key: tag for key, tag in TAGS.items() if key.startswith("triton-")}
 _CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
@@ -68,8 +67,8 @@ def image_of(model: ModelSpec, stage: StageSpec) -> ContainerImage:
     if account is None:
         allowed = f"one of {', '.join(sorted(_ACCOUNTS))}"
         raise SpecError((Problem(file, "region", repr(stage.region), allowed, "choose a region that has the images"),))
-    if unknown := sorted(set(stage.image_tags) - set(_TAGS)):
-        allowed = f"keys {', '.join(sorted(_TAGS))}"
+    if unknown := sorted(set(stage.image_tags) - set(_TRITON_TAGS)):
+        allowed = f"keys {', '.join(sorted(_TRITON_TAGS))}"
         raise SpecError((Problem(file, f"image_tags.{unknown[0]}", "an unknown key", allowed, "correct it"),))
     if not isinstance(model.runtime, TritonRuntime):
         problem = Problem(
@@ -80,11 +79,11 @@ def image_of(model: ModelSpec, stage: StageSpec) -> ContainerImage:
             "use the mode components",
         )
         raise SpecError((problem,))
-    key = f"triton-{model.runtime.device}"
+    key = image_key(model)
     return ContainerImage(
         account=account,
         region=stage.region,
-        repository=_TRITON,
-        tag=stage.image_tags.get(key, _TAGS[key]),
+        repository=REPOSITORIES[key],
+        tag=stage.image_tags.get(key, TAGS[key]),
         ami=_CUDA_13_AMI if model.runtime.device == "gpu" else None,
     )

@@ -101,6 +101,7 @@ def converter() -> Converter:
     made = Converter(forbid_extra_keys=True, detailed_validation=True)
     for kind, name in ((int, "an integer"), (float, "a number"), (str, "a string"), (bool, "true or false")):
         made.register_structure_hook(kind, _exactly(kind, name))
+    made.register_structure_hook_func(lambda cls: cls is object, lambda value, _: value)  # JSON that others define
     made.register_structure_hook(datetime, lambda value, _: datetime.fromisoformat(value))
     made.register_unstructure_hook(datetime, lambda value: value.isoformat())
     # by its own class: a StrEnum is a str too, whose hook would take any text

@@ -1,0 +1,108 @@
+"""A Hugging Face folder as vLLM's container reads it from `/opt/ml/model`: weights in safetensors, no code.
+
+vLLM's SageMaker image takes its flags from `SM_VLLM_*` variables, so the archive needs no `serving.properties`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from model_packaging.archive import Member
+from serving.errors import PackagingError
+from serving.protocol.served import FILE_NAME, ServedModel
+
+SUFFIXES = (".json", ".jinja", ".md", ".model", ".safetensors", ".tiktoken", ".txt")
+"""What a model needs beside its weights: configuration, tokenizer, chat template, licence."""
+
+_NAMES = ("LICENSE", "NOTICE")
+_SAMPLES = "samples"
+_HEADER = struct.Struct("<Q")
+_MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library itself
+_PICKLE_PROTOCOLS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_ZIP = b"PK\x03\x04"
+
+
+def layout(served: ServedModel, *, folder: Path, sample: bytes | None) -> list[Member]:
+    """Give the members of the archive: the folder's files at the top, `streamhub.json` beside them.
+
+    Raises:
+        PackagingError: with one line a file that has no place in an archive, all of them.
+
+    """
+    if not folder.is_dir():
+        raise PackagingError(f"{folder}: got no folder; allowed a Hugging Face folder; correct the path of the weights")
+    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    if problems := [f"{folder.name}: {problem}" for problem in _problems(folder, paths)]:
+        raise PackagingError("\n".join(problems))
+    members = [Member(path.relative_to(folder).as_posix(), path) for path in paths]
+    members.append(Member(FILE_NAME, served.to_json()))
+    if sample is not None:
+        members.append(Member(f"{_SAMPLES}/request.json", sample))
+    return members
+
+
+def _problems(folder: Path, paths: list[Path]) -> Iterator[str]:
+    names = {path.relative_to(folder).as_posix() for path in paths}
+    if "config.json" not in names:
+        yield "got no config.json; allowed a Hugging Face folder; save the model with save_pretrained"
+    if not any(name.endswith(".safetensors") for name in names):
+        yield "got no *.safetensors; allowed weights in safetensors only; save with safe_serialization=True"
+    if not any(name.startswith("tokenizer") for name in names):
+        yield "got no tokenizer*; allowed a folder with its tokenizer; save the tokenizer beside the model"
+    for path in paths:
+        yield from file_problems(path, path.relative_to(folder).as_posix())
+
+
+def file_problems(path: Path, name: str) -> Iterator[str]:
+    """Give every reason why a file has no place in such an archive: its kind, its name, then its content."""
+    if path.is_symlink() or not path.is_file():
+        yield f"{name}: got a link or special file; allowed plain files; copy the folder with `cp -rL`"
+        return
+    if name in {FILE_NAME, f"{_SAMPLES}/request.json"}:
+        yield f"{name}: got a name that packaging writes itself; allowed any other; remove the file"
+    if not name.endswith(SUFFIXES) and path.name not in _NAMES:
+        yield (
+            f"{name}: got a file that may hold code or pickled objects; allowed {', '.join(SUFFIXES)}; "
+            f"convert weights to safetensors and leave the rest out"
+        )
+        return
+    with path.open("rb") as file:
+        head = file.read(_HEADER.size)
+        if head.startswith((*_PICKLE_PROTOCOLS, _ZIP)):
+            yield f"{name}: got pickled or zipped content under that name; allowed plain data; convert it"
+        elif name.endswith(".safetensors"):
+            yield from _safetensors_problems(file.read(_header_bytes(head)), head, path.stat().st_size, name)
+        elif name.endswith(".json"):
+            yield from _json_problems(head + file.read(), name)
+
+
+def _json_problems(data: bytes, name: str) -> Iterator[str]:
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        yield f"{name}: got no JSON ({error.msg} at {error.pos}); allowed JSON; save it again"
+
+
+def _header_bytes(head: bytes) -> int:
+    return min(int(_HEADER.unpack(head)[0]), _MAX_HEADER_BYTES) if len(head) == _HEADER.size else 0
+
+
+def _safetensors_problems(header: bytes, head: bytes, size: int, name: str) -> Iterator[str]:
+    """Check the format's own promise: a JSON header whose tensors fill the rest of the file without holes."""
+    try:
+        table = orjson.loads(header)
+        spans = sorted(tuple(entry["data_offsets"]) for key, entry in table.items() if key != "__metadata__")
+        start = _HEADER.size + _header_bytes(head)
+        end = 0
+        for first, last in spans:
+            if first != end or last < first:
+                raise ValueError("tensors that leave holes or overlap")  # noqa: TRY301 - one text for every defect
+            end = last
+        if start + end != size:
+            raise ValueError(f"{size} bytes where the header says {start + end}")  # noqa: TRY301
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        yield f"{name}: got no whole safetensors file ({error}); allowed one as the library writes it; save it again"
