@@ -37,7 +37,7 @@ def client(service: str, endpoint_url: str, **config: Any) -> Any:
         endpoint_url=endpoint_url,
         region_name="us-east-1",
         aws_access_key_id="123456789012",
-        aws_secret_access_key="any",
+        aws_secret_access_key="any",  # noqa: S106 - any will do
         config=Config(retries={"total_max_attempts": 1}, max_pool_connections=32, **config),
     )
 
@@ -185,7 +185,7 @@ def start_fixture(tmp_path: Path, aws_url: str) -> Callable[..., Any]:
             **options,
         }
         settings = LocalSettings(state_dir=tmp_path / "state", s3_endpoint_url=aws_url)
-        app = create_app(settings, options=Options(**chosen), chance=random.Random(7))
+        app = create_app(settings, options=Options(**chosen), chance=random.Random(7))  # noqa: S311 - traffic
         with serving(app) as (url, loop):
             yield Aws(
                 app=app,

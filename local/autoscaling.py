@@ -1,0 +1,237 @@
+"""Application Auto Scaling, stored only: targets, policies and scheduled actions are kept, nothing scales by them.
+
+An ASGI application without background work: it needs neither `start` nor `stop`, but takes lifespan events.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+
+from local.aws_json import AwsError, Handler, Json, JsonService, Receive, Scope, Send, ValidationError
+from local.settings import LocalSettings
+from local.state_file import StateFile
+
+_FILE = "autoscaling.json"
+_PARTS = ("targets", "policies", "actions", "tags")
+_KEY = ("ServiceNamespace", "ResourceId", "ScalableDimension")
+_POLICY_CONFIGS = {
+    "StepScaling": "StepScalingPolicyConfiguration",
+    "TargetTrackingScaling": "TargetTrackingScalingPolicyConfiguration",
+    "PredictiveScaling": "PredictiveScalingPolicyConfiguration",
+}
+_SUSPENDED = ("DynamicScalingInSuspended", "DynamicScalingOutSuspended", "ScheduledScalingSuspended")
+_DEFAULT_RESULTS = 50
+
+
+class AutoScalingApp:
+    """The ASGI application."""
+
+    def __init__(self, settings: LocalSettings) -> None:
+        self._settings = settings
+        self._file = StateFile(settings.state_dir / _FILE, _PARTS)
+        self._state = self._file.read()
+        self._service = JsonService("application-autoscaling", self._operations())
+
+    async def start(self) -> None:
+        """Do nothing: the state is read already."""
+
+    async def stop(self) -> None:
+        """Do nothing: each change is written at once."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] == "http":
+            await self._service.serve(scope, receive, send)
+            return
+        while scope["type"] == "lifespan":
+            event = (await receive())["type"]
+            await send({"type": f"{event}.complete"})
+            if event == "lifespan.shutdown":
+                return
+
+    def _operations(self) -> Mapping[str, Handler]:
+        return {
+            "RegisterScalableTarget": self._register,
+            "DescribeScalableTargets": lambda call: self._describe("ScalableTargets", "targets", call),
+            "DeregisterScalableTarget": self._deregister,
+            "PutScalingPolicy": self._put_policy,
+            "DescribeScalingPolicies": lambda call: self._describe("ScalingPolicies", "policies", call),
+            "DeleteScalingPolicy": lambda call: self._delete("policies", "PolicyName", "scaling policy", call),
+            "PutScheduledAction": self._put_action,
+            "DescribeScheduledActions": lambda call: self._describe("ScheduledActions", "actions", call),
+            "DeleteScheduledAction": lambda call: self._delete(
+                "actions", "ScheduledActionName", "scheduled action", call
+            ),
+            "DescribeScalingActivities": lambda _call: {"ScalingActivities": []},
+            "TagResource": self._tag,
+            "UntagResource": self._untag,
+            "ListTagsForResource": lambda call: {"Tags": self._tags(call["ResourceARN"])},
+        }
+
+    def _register(self, call: Json) -> Json:
+        key = _key(call)
+        known = self._state["targets"].get(key)
+        missing = [name for name in ("MinCapacity", "MaxCapacity") if name not in call]
+        if known is None and missing:
+            raise ValidationError(f"{' and '.join(missing)} must be given when a scalable target is new")
+        target = known or self._new_target(call)
+        changed = target | {name: call[name] for name in ("MinCapacity", "MaxCapacity", "RoleARN") if name in call}
+        changed["SuspendedState"] = target["SuspendedState"] | call.get("SuspendedState", {})
+        if changed["MaxCapacity"] < changed["MinCapacity"]:
+            raise ValidationError(
+                f"Maximum capacity cannot be less than minimum capacity: got {changed['MinCapacity']} to "
+                f"{changed['MaxCapacity']}"
+            )
+        self._state["targets"][key] = changed
+        arn = changed["ScalableTargetARN"]
+        self._state["tags"][arn] = self._state["tags"].get(arn, {}) | call.get("Tags", {})
+        self._save()
+        return {"ScalableTargetARN": arn}
+
+    def _new_target(self, call: Json) -> Json:
+        region, account = self._settings.region, self._settings.account
+        namespace = call["ServiceNamespace"]
+        return {
+            **{name: call[name] for name in _KEY},
+            "RoleARN": f"arn:aws:iam::{account}:role/aws-service-role/{namespace}.application-autoscaling."
+            "amazonaws.com/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint",
+            "CreationTime": time.time(),
+            "SuspendedState": dict.fromkeys(_SUSPENDED, False),
+            "ScalableTargetARN": f"arn:aws:application-autoscaling:{region}:{account}:scalable-target/"
+            f"0ec5{uuid.uuid4().hex}",
+        }
+
+    def _deregister(self, call: Json) -> Json:
+        target = self._target(call)
+        key = _key(call)
+        del self._state["targets"][key]
+        # the policies and scheduled actions of a target go with it (API reference, DeregisterScalableTarget)
+        for part in ("policies", "actions"):
+            self._state[part] = {name: held for name, held in self._state[part].items() if _key(held) != key}
+        self._state["tags"].pop(target["ScalableTargetARN"], None)
+        self._save()
+        return {}
+
+    def _put_policy(self, call: Json) -> Json:
+        self._target(call)
+        name = f"{_key(call)}|{call['PolicyName']}"
+        known = self._state["policies"].get(name)
+        kind = call.get("PolicyType", known["PolicyType"] if known is not None else "StepScaling")
+        wanted = _POLICY_CONFIGS[kind]
+        foreign = [config for config in _POLICY_CONFIGS.values() if config in call and config != wanted]
+        if foreign or (known is None and wanted not in call):
+            raise ValidationError(f"a policy of type {kind} takes {wanted}; got {', '.join(foreign) or 'none'}")
+        policy = {**(known or self._new_policy(call)), "PolicyType": kind}
+        policy |= {wanted: call[wanted]} if wanted in call else {}
+        self._state["policies"][name] = policy
+        self._save()
+        return {"PolicyARN": policy["PolicyARN"], "Alarms": []}
+
+    def _new_policy(self, call: Json) -> Json:
+        prefix = f"arn:aws:autoscaling:{self._settings.region}:{self._settings.account}:scalingPolicy:{uuid.uuid4()}"
+        return {
+            **{name: call[name] for name in _KEY},
+            "PolicyName": call["PolicyName"],
+            "PolicyARN": f"{prefix}:{_resource(call)}:policyName/{call['PolicyName']}",
+            "CreationTime": time.time(),
+            "Alarms": [],
+        }
+
+    def _put_action(self, call: Json) -> Json:
+        self._target(call)
+        name = f"{_key(call)}|{call['ScheduledActionName']}"
+        known = self._state["actions"].get(name)
+        if known is None and "Schedule" not in call:
+            raise ValidationError("Schedule must be given when a scheduled action is new")
+        prefix = f"arn:aws:autoscaling:{self._settings.region}:{self._settings.account}:scheduledAction:{uuid.uuid4()}"
+        new = {
+            "ScheduledActionARN": f"{prefix}:{_resource(call)}:scheduledActionName/{call['ScheduledActionName']}",
+            "CreationTime": time.time(),
+        }
+        self._state["actions"][name] = (known or new) | call
+        self._save()
+        return {}
+
+    def _delete(self, part: str, field: str, called: str, call: Json) -> Json:
+        if self._state[part].pop(f"{_key(call)}|{call[field]}", None) is None:
+            raise _not_found(called, call)
+        self._save()
+        return {}
+
+    def _describe(self, answer_key: str, part: str, call: Json) -> Json:
+        found = [held for held in self._state[part].values() if _matches(held, call)]
+        start = _start(call.get("NextToken"))
+        end = start + call.get("MaxResults", _DEFAULT_RESULTS)
+        answer: Json = {answer_key: found[start:end]}
+        if end < len(found):
+            answer["NextToken"] = str(end)
+        return answer
+
+    def _target(self, call: Json) -> Json:
+        target: Json | None = self._state["targets"].get(_key(call))
+        if target is None:
+            raise _not_found("scalable target", call)
+        return target
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        if all(target["ScalableTargetARN"] != arn for target in self._state["targets"].values()):
+            raise AwsError("ResourceNotFoundException", f"The specified resource doesn't exist: {arn}")
+        tags: dict[str, str] = self._state["tags"].setdefault(arn, {})
+        return tags
+
+    def _tag(self, call: Json) -> Json:
+        self._tags(call["ResourceARN"]).update(call["Tags"])
+        self._save()
+        return {}
+
+    def _untag(self, call: Json) -> Json:
+        tags = self._tags(call["ResourceARN"])
+        for key in call["TagKeys"]:
+            tags.pop(key, None)
+        self._save()
+        return {}
+
+    def _save(self) -> None:
+        self._file.write(self._state)
+
+
+def create_app(settings: LocalSettings) -> AutoScalingApp:
+    """Give the application over the state in the settings' folder."""
+    return AutoScalingApp(settings)
+
+
+def _key(call: Json) -> str:
+    return "|".join(call[name] for name in _KEY)
+
+
+def _resource(call: Json) -> str:
+    return f"resource/{call['ServiceNamespace']}/{call['ResourceId']}"
+
+
+def _not_found(called: str, call: Json) -> AwsError:
+    return AwsError(
+        "ObjectNotFoundException",
+        f"No {called} found for service namespace: {call['ServiceNamespace']}, resource ID: {call['ResourceId']}, "
+        f"scalable dimension: {call['ScalableDimension']}",
+    )
+
+
+def _matches(held: Json, call: Json) -> bool:
+    lists: Iterable[tuple[str, str]] = (
+        ("ResourceIds", "ResourceId"),
+        ("PolicyNames", "PolicyName"),
+        ("ScheduledActionNames", "ScheduledActionName"),
+    )
+    return all(held[name] == call[name] for name in _KEY if name in call) and all(
+        held[field] in call[wanted] for wanted, field in lists if call.get(wanted)
+    )
+
+
+def _start(token: str | None) -> int:
+    if token is None:
+        return 0
+    if not token.isdecimal():
+        raise AwsError("InvalidNextTokenException", f"The next token is invalid: {token}")
+    return int(token)
