@@ -13,13 +13,14 @@ import orjson
 
 from model_packaging.archive import Member
 from serving.errors import PackagingError
+from serving.protocol.archive import SAMPLE
 from serving.protocol.served import FILE_NAME, ServedModel
 
 SUFFIXES = (".json", ".jinja", ".md", ".model", ".safetensors", ".tiktoken", ".txt")
 """What a model needs beside its weights: configuration, tokenizer, chat template, licence."""
 
-_NAMES = ("LICENSE", "NOTICE")
-_SAMPLES = "samples"
+_PLAIN_NAMES = ("LICENSE", "NOTICE")
+_OWN = frozenset({FILE_NAME, SAMPLE})
 _HEADER = struct.Struct("<Q")
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library itself
 _PICKLE_PROTOCOLS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -35,36 +36,44 @@ def layout(served: ServedModel, *, folder: Path, sample: bytes | None) -> list[M
     """
     if not folder.is_dir():
         raise PackagingError(f"{folder}: got no folder; allowed a Hugging Face folder; correct the path of the weights")
-    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    if problems := [f"{folder.name}: {problem}" for problem in _problems(folder, paths)]:
+    names = _names(folder)
+    problems = [f"{folder.name}: {problem}" for problem in folder_problems(folder)]
+    problems += [
+        f"{folder.name}: {name}: got a name that packaging writes; rename it" for name in sorted(_OWN & set(names))
+    ]
+    if problems:
         raise PackagingError("\n".join(problems))
-    members = [Member(path.relative_to(folder).as_posix(), path) for path in paths]
+    members = [Member(name, folder / name) for name in names]
     members.append(Member(FILE_NAME, served.to_json()))
     if sample is not None:
-        members.append(Member(f"{_SAMPLES}/request.json", sample))
+        members.append(Member(SAMPLE, sample))
     return members
 
 
-def _problems(folder: Path, paths: list[Path]) -> Iterator[str]:
-    names = {path.relative_to(folder).as_posix() for path in paths}
+def folder_problems(folder: Path) -> Iterator[str]:
+    """Give every reason why a folder, packaged or not yet, is not what vLLM should load."""
+    names = _names(folder)
     if "config.json" not in names:
         yield "got no config.json; allowed a Hugging Face folder; save the model with save_pretrained"
     if not any(name.endswith(".safetensors") for name in names):
         yield "got no *.safetensors; allowed weights in safetensors only; save with safe_serialization=True"
     if not any(name.startswith("tokenizer") for name in names):
         yield "got no tokenizer*; allowed a folder with its tokenizer; save the tokenizer beside the model"
-    for path in paths:
-        yield from file_problems(path, path.relative_to(folder).as_posix())
+    for name in names:
+        yield from _file_problems(folder / name, name)
 
 
-def file_problems(path: Path, name: str) -> Iterator[str]:
-    """Give every reason why a file has no place in such an archive: its kind, its name, then its content."""
+def _names(folder: Path) -> list[str]:
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+def _file_problems(path: Path, name: str) -> Iterator[str]:
+    """Look at a file's kind, then its name, then its content."""
     if path.is_symlink() or not path.is_file():
         yield f"{name}: got a link or special file; allowed plain files; copy the folder with `cp -rL`"
         return
-    if name in {FILE_NAME, f"{_SAMPLES}/request.json"}:
-        yield f"{name}: got a name that packaging writes itself; allowed any other; remove the file"
-    if not name.endswith(SUFFIXES) and path.name not in _NAMES:
+    if not name.endswith(SUFFIXES) and path.name not in _PLAIN_NAMES:
         yield (
             f"{name}: got a file that may hold code or pickled objects; allowed {', '.join(SUFFIXES)}; "
             f"convert weights to safetensors and leave the rest out"
@@ -72,7 +81,7 @@ def file_problems(path: Path, name: str) -> Iterator[str]:
         return
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
-        if head.startswith((*_PICKLE_PROTOCOLS, _ZIP)):
+        if head.startswith((*_PICKLE_PROTOCOLS, _ZIP)) and not name.endswith(".safetensors"):
             yield f"{name}: got pickled or zipped content under that name; allowed plain data; convert it"
         elif name.endswith(".safetensors"):
             yield from _safetensors_problems(file.read(_header_bytes(head)), head, path.stat().st_size, name)

@@ -1,0 +1,147 @@
+"""An archive, opened and tried as its container would: every finding at once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_packaging import vllm
+from model_packaging.build import manifest_path, read_manifest
+from model_packaging.onnx_graph import graph_problems
+from model_packaging.trial import answer_problems, sample_problems
+from serving.errors import ArchiveError, PackagingError
+from serving.protocol.archive import SAMPLE, ModelFolder, unpack
+from serving.protocol.served import ServedModel
+from serving.spec.manifest import FileEntry, PackageManifest
+from serving.spec.model import TritonRuntime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What an archive holds, and everything that is wrong with it; `served` is None when it cannot even be opened."""
+
+    archive: Path
+    sha256: str
+    size_bytes: int
+    served: ServedModel | None
+    files: tuple[FileEntry, ...]
+    manifest: Path | None
+    findings: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether its container would serve it."""
+        return not self.findings
+
+
+def verify(archive: Path) -> Verification:
+    """Open an archive and try it; a manifest beside it is held against it.
+
+    Raises:
+        ArchiveError: there is no such file.
+
+    """
+    if not archive.is_file():
+        raise ArchiveError(f"{archive}: got no such file; allowed a model.tar.gz; check the path")
+    sha256 = digest_of(archive)
+    beside = manifest_path(archive)
+    manifest, findings = _manifest(beside)
+    served: ServedModel | None = None
+    files: tuple[FileEntry, ...] = ()
+    with tempfile.TemporaryDirectory(prefix="streamhub-verify-") as temporary:
+        try:
+            folder = unpack(archive, Path(temporary) / "model")
+        except ArchiveError as error:
+            findings.append(str(error))
+        else:
+            served, files = folder.served, _entries(folder.root)
+            findings += _triton_findings(folder) if isinstance(served.runtime, TritonRuntime) else _vllm(folder)
+        if manifest is not None:
+            findings += _against(manifest, sha256, served, files)
+    return Verification(
+        archive=archive,
+        sha256=sha256,
+        size_bytes=archive.stat().st_size,
+        served=served,
+        files=files,
+        manifest=beside if manifest is not None else None,
+        findings=tuple(findings),
+    )
+
+
+def digest_of(path: Path) -> str:
+    """Give the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _manifest(path: Path) -> tuple[PackageManifest | None, list[str]]:
+    if not path.is_file():
+        return None, []
+    try:
+        return read_manifest(path), []
+    except PackagingError as error:
+        return None, [str(error)]
+
+
+def _entries(root: Path) -> tuple[FileEntry, ...]:
+    paths = sorted((path for path in root.rglob("*") if path.is_file()), key=lambda path: path.relative_to(root))
+    return tuple(
+        FileEntry(path=path.relative_to(root).as_posix(), size_bytes=path.stat().st_size, sha256=digest_of(path))
+        for path in paths
+    )
+
+
+def _against(
+    manifest: PackageManifest, sha256: str, served: ServedModel | None, files: tuple[FileEntry, ...]
+) -> Iterator[str]:
+    if manifest.archive_sha256 != sha256:
+        yield f"sha256: got {sha256}; allowed {manifest.archive_sha256} of its manifest; fetch or package it again"
+    if served is None:
+        return
+    if (served.name, served.version) != (manifest.name, manifest.version):
+        yield (
+            f"streamhub.json: got {served.name} {served.version}; allowed {manifest.name} {manifest.version} "
+            f"of its manifest; package it again"
+        )
+    found = {entry.path: entry.sha256 for entry in files}
+    listed = {entry.path: entry.sha256 for entry in manifest.files}
+    for path in sorted(found.keys() | listed.keys()):
+        if found.get(path) != listed.get(path):
+            got = found.get(path, "no such file")
+            yield f"{path}: got {got}; allowed {listed.get(path, 'no such file')} of its manifest; package it again"
+
+
+def _triton_findings(folder: ModelFolder) -> Iterator[str]:
+    served = folder.served
+    runtime = served.runtime
+    if not isinstance(runtime, TritonRuntime):
+        return
+    yield from _config_findings(folder.model.parent.parent / "config.pbtxt", served.name, runtime.max_batch_size)
+    broken = list(graph_problems(folder.model, served.inputs, served.outputs, batched=runtime.max_batch_size > 0))
+    yield from (f"1/model.onnx: {problem}" for problem in broken)
+    if folder.sample is None:
+        yield f"got no {SAMPLE}; allowed one, so that the archive can be tried; package it with `streamhub package`"
+        return
+    tensors, problems = sample_problems(folder.sample.read_bytes(), served.inputs)
+    yield from problems
+    if not broken and not problems:
+        yield from answer_problems(folder.model, tensors, served.outputs)
+
+
+def _config_findings(path: Path, name: str, max_batch_size: int) -> Iterator[str]:
+    """Hold what Triton reads against what everybody else reads: `streamhub.json`."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for key, wanted in (("name", f'"{name}"'), ("max_batch_size", str(max_batch_size))):
+        found = re.search(rf"^{key}\s*:\s*(\S+)", text, re.MULTILINE)
+        if found is None or found[1] != wanted:
+            got = found[1] if found is not None else "nothing"
+            yield f"config.pbtxt: {key}: got {got}; allowed {wanted} as in streamhub.json; package it again"
+
+
+def _vllm(folder: ModelFolder) -> Iterator[str]:
+    yield from vllm.folder_problems(folder.root)
