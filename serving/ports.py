@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from serving.prediction.types import Exposure, Outcome, Traffic
+from serving.release.audit import AuditEntry
+from serving.release.state import ReleaseRecord
 from serving.spec import Slot
 from serving.spec.manifest import AliasRecord, PackageManifest, RegisteredModel
+from serving.telemetry.evidence import StageEvidence
 
 
 class Clock(Protocol):
@@ -113,6 +116,54 @@ class EndpointControl(Protocol):
 
     def set_weights(self, endpoint: str, weights: Mapping[Slot, float]) -> None:
         """Ask for weights; the endpoint is Updating afterwards, counts are kept."""
+        ...
+
+    def ensure_instances(self, endpoint: str, slot: Slot, count: int) -> bool:
+        """Say whether a slot has that many instances; if not, ask for them and for no fewer from now on."""
+        ...
+
+    def set_minimum(self, endpoint: str, slot: Slot, count: int) -> None:
+        """Let the slot be scaled in to that many instances again; nothing to do where nothing scales it."""
+        ...
+
+
+class ReleaseStore(Protocol):
+    """The release record, and what happened to it."""
+
+    def get(self, model: str) -> ReleaseRecord | None:
+        """Read the record as it is now; None before the first release."""
+        ...
+
+    def put(self, entry: AuditEntry, *, expected_version: int) -> None:
+        """Write the entry's record and the entry itself together, or raise StaleWriteError."""
+        ...
+
+    def entry(self, model: str, version: int) -> AuditEntry | None:
+        """Read what led to one version of the record."""
+        ...
+
+    def history(self, model: str, *, limit: int) -> Sequence[AuditEntry]:
+        """Read the newest entries, newest first."""
+        ...
+
+
+class AuditLog(Protocol):
+    """One object a transition, never changed."""
+
+    def has(self, record: ReleaseRecord) -> bool:
+        """Say whether the transition to this record is there."""
+        ...
+
+    def write(self, entry: AuditEntry) -> None:
+        """Write it once; again is nothing."""
+        ...
+
+
+class EvidenceReader(Protocol):
+    """Counters of a release's present stage."""
+
+    def read(self, record: ReleaseRecord) -> StageEvidence:
+        """Read them, or raise TelemetryError."""
         ...
 
 

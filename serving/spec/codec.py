@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -104,6 +104,8 @@ def converter() -> Converter:
     made.register_structure_hook_func(lambda cls: cls is object, lambda value, _: value)  # JSON that others define
     made.register_structure_hook(datetime, lambda value, _: datetime.fromisoformat(value))
     made.register_unstructure_hook(datetime, lambda value: value.isoformat())
+    made.register_structure_hook(timedelta, lambda value, _: timedelta(seconds=value))
+    made.register_unstructure_hook(timedelta, timedelta.total_seconds)
     # by its own class: a StrEnum is a str too, whose hook would take any text
     made.register_structure_hook(StrEnum, _enum)
     made.register_structure_hook_func(lambda cls: cls == Runtime, _runtime)
