@@ -1,0 +1,60 @@
+"""Evaluates every alarm of the local CloudWatch at a steady pace, as AWS does, instead of when a metric arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from local.alarms import Sample, evaluate, window_s
+
+INTERVAL_S = 2.0
+_log = logging.getLogger(__name__)
+
+
+class AlarmStore(Protocol):
+    """Alarms, what was published of their metrics, and how an alarm's state is set."""
+
+    def enter(self) -> None:
+        """Make the calling task one of the store's account and region."""
+
+    def alarms(self) -> list[dict[str, Any]]:
+        """Give the metric alarms as DescribeAlarms does."""
+
+    def samples(self, alarm: Mapping[str, Any], *, since_s: float) -> Iterable[Sample]:
+        """Give what was published of exactly the alarm's metric."""
+
+    def set_state(self, alarm: Mapping[str, Any], state: str, reason: str, data: str) -> None:
+        """Move an alarm to another state."""
+
+
+class AlarmWatch:
+    """Looks at all alarms every two seconds; an alarm that cannot be evaluated is logged and keeps its state."""
+
+    def __init__(self, store: AlarmStore) -> None:
+        self._store = store
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        self._store.enter()
+        while True:
+            self.tick(datetime.now(UTC))
+            await asyncio.sleep(INTERVAL_S)
+
+    def tick(self, now: datetime) -> None:
+        """Look at every alarm once."""
+        for alarm in self._store.alarms():
+            try:
+                self._look(alarm, now)
+            except Exception:  # noqa: BLE001 - one bad alarm must not end the watch
+                _log.exception("alarm %s cannot be evaluated", alarm.get("AlarmName"))
+
+    def _look(self, alarm: Mapping[str, Any], now: datetime) -> None:
+        if not alarm.get("MetricName"):
+            return
+        samples = self._store.samples(alarm, since_s=now.timestamp() - window_s(alarm))
+        outcome = evaluate(alarm, samples, now)
+        if outcome.state != alarm["StateValue"]:
+            self._store.set_state(alarm, outcome.state, outcome.reason, outcome.data)

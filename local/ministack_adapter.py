@@ -1,0 +1,204 @@
+"""The only module that knows ministack: its private hooks, how it is told its settings, and what it gets wrong.
+
+ministack is pinned exactly; tests/unit/local/test_adapter_contract.py fails when one of these hooks moves.
+"""
+
+# ruff: noqa: SLF001 - private hooks are what this module is for
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from local.alarms import Sample
+from local.resource_types import ResourceType
+from serving.errors import LocalStackError
+
+PINNED = "1.5.33"
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+_APP = "ministack.app"
+_PROVISIONERS = "ministack.services.cloudformation.provisioners"
+_STACKS = "ministack.services.cloudformation.stacks"
+_CLOUDWATCH = "ministack.services.cloudwatch"
+_EVENTS = "ministack.services.eventbridge"
+_RESPONSES = "ministack.core.responses"
+
+HOOKS: dict[str, tuple[str, ...]] = {
+    _APP: ("app",),
+    _PROVISIONERS: ("_RESOURCE_HANDLERS", "_REPLACING_PROPERTIES"),
+    _STACKS: ("_runs_on_worker_thread",),
+    _CLOUDWATCH: (
+        "_alarms",
+        "_metrics",
+        "_dims_key",
+        "_evaluate_alarm",
+        "_evaluate_all_alarms",
+        "_set_alarm_state",
+    ),
+    _EVENTS: ("_put_events",),
+    _RESPONSES: ("set_request_account_id", "set_request_region"),
+}
+"""Every name of ministack that this module touches."""
+
+
+def configure(*, port: int, valkey_port: int, region: str, account: str, state_dir: Path) -> None:
+    """Tell ministack its settings, which it reads from the environment when it is imported."""
+    os.environ.update(
+        {
+            "GATEWAY_PORT": str(port),
+            "MINISTACK_HOST": "127.0.0.1",
+            "MINISTACK_ACCOUNT_ID": account,
+            "MINISTACK_REGION": region,
+            "LAMBDA_EXECUTOR": "local",
+            "REDIS_HOST": "127.0.0.1",
+            "REDIS_PORT": str(valkey_port),
+            "IOT_MTLS_ENABLED": "0",
+            "SFTP_ENABLED": "0",
+            "PERSIST_STATE": "0",
+            "S3_PERSIST": "0",
+            "STATE_DIR": str(state_dir / "ministack"),
+            "DOCKER_HOST": f"unix://{state_dir}/no-docker.sock",  # what runs here never starts a container
+            "LOG_LEVEL": "WARNING",
+        }
+    )
+
+
+def check() -> None:
+    """Refuse another version of ministack, or one without the hooks.
+
+    Raises:
+        LocalStackError: with what is missing.
+
+    """
+    found = version("ministack")
+    if found != PINNED:
+        raise LocalStackError(f"ministack: got {found}; allowed: {PINNED}; run make setup")
+    missing = [f"{module}.{name}" for module, names in HOOKS.items() for name in names if not _has(module, name)]
+    if missing:
+        raise LocalStackError(f"ministack {found}: got no {', '.join(missing)}; run make setup")
+
+
+def application(types: Mapping[str, ResourceType]) -> Asgi:
+    """Give ministack's ASGI application with our resource types in it and its alarm evaluation out of it."""
+    check()
+    for name, resource in types.items():
+        _register(name, resource)
+    ours = frozenset(types)
+    stacks = _module(_STACKS)
+    runs_on_thread = stacks._runs_on_worker_thread
+    # our handlers call back over HTTP, so they must not run on the loop that answers
+    stacks._runs_on_worker_thread = lambda name: name in ours or runs_on_thread(name)
+    _keep_percentile_rule()
+    cloudwatch = _module(_CLOUDWATCH)
+    cloudwatch._evaluate_all_alarms = lambda: None
+    cloudwatch._evaluate_alarm = lambda _alarm: None
+    app: Asgi = _module(_APP).app
+    return app
+
+
+class CloudWatch:
+    """Alarms and samples as ministack keeps them, for one account and region."""
+
+    def __init__(self, *, region: str, account: str) -> None:
+        self._region = region
+        self._account = account
+        self._store = _module(_CLOUDWATCH)
+        self._events = _module(_EVENTS)
+
+    def enter(self) -> None:
+        """Make the current context that of the account and region, as a request does."""
+        responses = _module(_RESPONSES)
+        responses.set_request_account_id(self._account)
+        responses.set_request_region(self._region)
+
+    def alarms(self) -> list[dict[str, Any]]:
+        """Give the metric alarms as DescribeAlarms does."""
+        return [dict(alarm) for alarm in self._store._alarms.values()]
+
+    def samples(self, alarm: Mapping[str, Any], *, since_s: float) -> Iterator[Sample]:
+        """Give what was published of exactly the alarm's metric: namespace, name and all dimensions."""
+        dimensions = {entry["Name"]: entry["Value"] for entry in alarm["Dimensions"]}
+        key = (alarm["Namespace"], alarm["MetricName"], self._store._dims_key(dimensions))
+        for point in self._store._metrics.get(key) or ():
+            if point["Timestamp"] >= since_s:
+                yield _sample(point)
+
+    def set_state(self, alarm: Mapping[str, Any], state: str, reason: str, data: str) -> None:
+        """Move an alarm as SetAlarmState does (history, actions, composite alarms) and tell EventBridge."""
+        document = {
+            "AlarmName": alarm["AlarmName"],
+            "StateValue": state,
+            "StateReason": reason,
+            "StateReasonData": data,
+        }
+        self._store._set_alarm_state({}, document, False, True)
+        detail = {
+            "alarmName": alarm["AlarmName"],
+            "state": {"value": state, "reason": reason, "reasonData": data},
+            "previousState": {"value": alarm["StateValue"]},
+        }
+        entry = {
+            "Source": "aws.cloudwatch",
+            "DetailType": "CloudWatch Alarm State Change",
+            "Resources": [alarm["AlarmArn"]],
+            "Detail": orjson.dumps(detail).decode(),
+        }
+        self._events._put_events({"Entries": [entry]}, allow_aws_source=True)
+
+
+def _module(name: str) -> Any:  # noqa: ANN401 - ministack has no types
+    return importlib.import_module(name)
+
+
+def _has(module: str, name: str) -> bool:
+    return hasattr(_module(module), name)
+
+
+def _register(name: str, resource: ResourceType) -> None:
+    provisioners = _module(_PROVISIONERS)
+
+    def update(physical_id: str, old: Mapping[str, Any], new: Mapping[str, Any], _stack: str) -> Any:  # noqa: ANN401
+        return resource.update(physical_id, old, new)
+
+    provisioners._RESOURCE_HANDLERS[name] = {
+        "create": resource.create,
+        "update": update,
+        "delete": resource.delete,
+    }
+    provisioners._REPLACING_PROPERTIES[name] = resource.replacing
+
+
+def _keep_percentile_rule() -> None:
+    """Keep `EvaluateLowSampleCountPercentile` of a template's alarm, which ministack drops."""
+    alarms = _module(_CLOUDWATCH)._alarms
+    handler = _module(_PROVISIONERS)._RESOURCE_HANDLERS["AWS::CloudWatch::Alarm"]
+    create, update = handler["create"], handler["update"]
+
+    def keep(result: Any, properties: Mapping[str, Any]) -> Any:  # noqa: ANN401 - ministack's own value
+        rule = properties.get("EvaluateLowSampleCountPercentile")
+        if rule is not None:
+            alarms[result[0]]["EvaluateLowSampleCountPercentile"] = rule
+        return result
+
+    handler["create"] = lambda logical, properties, stack: keep(create(logical, properties, stack), properties)
+    handler["update"] = lambda physical, old, new, stack, logical: keep(update(physical, old, new, stack, logical), new)
+
+
+def _sample(point: Mapping[str, Any]) -> Sample:
+    statistics = point.get("_stat")
+    if statistics is None:
+        return Sample.of_value(float(point["Timestamp"]), float(point["Value"]), float(point.get("Count", 1)))
+    return Sample(
+        timestamp_s=float(point["Timestamp"]),
+        count=float(statistics.get("SampleCount", 0)),
+        total=float(statistics.get("Sum", 0)),
+        least=float(statistics.get("Minimum", 0)),
+        most=float(statistics.get("Maximum", 0)),
+    )

@@ -1,0 +1,338 @@
+"""The CloudFormation resource types of the dev stage that ministack lacks, each told to our services by plain boto3.
+
+Nothing here knows ministack: a type has create, update and delete, and says which properties replace it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+from local.aws_json import service_model
+from serving.errors import LocalStackError
+
+Properties = Mapping[str, Any]
+Created = tuple[str, dict[str, str]]
+"""A resource's physical id (what `Ref` gives) and its attributes (what `Fn::GetAtt` gives)."""
+
+_NAME_LENGTH = 63
+_POLL_S = 0.1
+_STEADY_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceType:
+    """How one type is made, changed and removed; all of `update`'s properties keep the physical id."""
+
+    create: Callable[[str, Properties, str], Created]
+    update: Callable[[str, Properties, Properties], Created]
+    delete: Callable[[str, Properties], None]
+    replacing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where the services answer, and where the feature cache really is."""
+
+    endpoint_url: str
+    region: str
+    account: str
+    valkey_port: int
+
+
+def resource_types(target: Target) -> dict[str, ResourceType]:
+    """Give the types, wired to the services at `target`."""
+    sagemaker = _SageMaker(_client("sagemaker", target))
+    scaling = _Scaling(_client("application-autoscaling", target))
+    cache = _ServerlessCache(target)
+    return {
+        "AWS::SageMaker::Model": sagemaker.immutable("Model", "CreateModel"),
+        "AWS::SageMaker::EndpointConfig": sagemaker.immutable("EndpointConfig", "CreateEndpointConfig"),
+        "AWS::SageMaker::Endpoint": ResourceType(
+            create=sagemaker.create_endpoint,
+            update=sagemaker.update_endpoint,
+            delete=sagemaker.delete_endpoint,
+            replacing=("EndpointName",),
+        ),
+        "AWS::ApplicationAutoScaling::ScalableTarget": ResourceType(
+            create=scaling.create_target,
+            update=scaling.update_target,
+            delete=scaling.delete_target,
+            replacing=("ResourceId", "ScalableDimension", "ServiceNamespace"),
+        ),
+        "AWS::ApplicationAutoScaling::ScalingPolicy": ResourceType(
+            create=scaling.create_policy,
+            update=scaling.update_policy,
+            delete=scaling.delete_policy,
+            replacing=("PolicyName", "ResourceId", "ScalableDimension", "ScalingTargetId", "ServiceNamespace"),
+        ),
+        "AWS::ElastiCache::ServerlessCache": ResourceType(
+            create=cache.create,
+            update=cache.update,
+            delete=cache.delete,
+            replacing=("ServerlessCacheName", "Engine", "SubnetIds", "KmsKeyId"),
+        ),
+    }
+
+
+def request_of(properties: Properties, operation: str, *, service: str = "sagemaker") -> dict[str, Any]:
+    """Turn a template's properties into the operation's parameters: those it has, numbers and booleans as such.
+
+    Templates may carry numbers as text; which is which is said by botocore's model of the service.
+    """
+    shape = _input(operation, service)
+    known = {name: value for name, value in properties.items() if name in shape.members}
+    converted = _convert(known, shape, operation)
+    return dict(converted)
+
+
+def _input(operation: str, service: str) -> StructureShape:
+    shape = service_model(service).operation_model(operation).input_shape
+    if shape is None:
+        raise LocalStackError(f"{service}.{operation}: got no input; allowed: an operation that takes one")
+    return shape
+
+
+def _convert(value: Any, shape: Shape, path: str) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(shape, StructureShape):
+        if unknown := sorted(set(value) - set(shape.members)):
+            raise LocalStackError(
+                f"{path}: got {unknown[0]}; allowed: {', '.join(shape.members)}; correct the template"
+            )
+        return {name: _convert(item, shape.members[name], f"{path}.{name}") for name, item in value.items()}
+    if isinstance(shape, ListShape):
+        return [_convert(item, shape.member, path) for item in value]
+    if isinstance(shape, MapShape):
+        return {key: _convert(item, shape.value, f"{path}.{key}") for key, item in value.items()}
+    return _SCALARS.get(shape.type_name, str)(value)
+
+
+def _boolean(value: object) -> bool:
+    return value if isinstance(value, bool) else str(value).lower() == "true"
+
+
+_SCALARS: Mapping[str, Callable[[Any], Any]] = {
+    "integer": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "boolean": _boolean,
+}
+
+
+def generated_name(stack: str, logical_id: str) -> str:
+    """Give a name as CloudFormation makes one: stack, logical id and chance, within SageMaker's 63 characters."""
+    suffix = secrets.token_hex(6)
+    return f"{f'{stack}-{logical_id}'[: _NAME_LENGTH - len(suffix) - 1]}-{suffix}"
+
+
+class _SageMaker:
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - boto3 makes clients at run time
+        self._client = client
+
+    def immutable(self, kind: str, operation: str) -> ResourceType:
+        """Give a type of which every property but the tags makes a new one."""
+        name_key = f"{kind}Name"
+        members = tuple(_input(operation, "sagemaker").members)
+
+        def create(logical_id: str, properties: Properties, stack: str) -> Created:
+            named = {name_key: generated_name(stack, logical_id), **properties}
+            arn = self._call(operation, **request_of(named, operation))[f"{kind}Arn"]
+            return arn, {name_key: named[name_key], "Id": arn}
+
+        def update(physical_id: str, _old: Properties, _new: Properties) -> Created:
+            return physical_id, {name_key: _name_of(physical_id), "Id": physical_id}
+
+        def delete(physical_id: str, _properties: Properties) -> None:
+            self._forget(f"Delete{kind}", **{name_key: _name_of(physical_id)})
+
+        return ResourceType(
+            create=create,
+            update=update,
+            delete=delete,
+            replacing=tuple(member for member in members if member != "Tags"),
+        )
+
+    def create_endpoint(self, logical_id: str, properties: Properties, stack: str) -> Created:
+        """Create it and wait until it is in service."""
+        named = {"EndpointName": generated_name(stack, logical_id), **properties}
+        arn = self._call("CreateEndpoint", **request_of(named, "CreateEndpoint"))["EndpointArn"]
+        try:
+            self._until_in_service(named["EndpointName"])
+        except LocalStackError:
+            self.delete_endpoint(arn, properties)  # a stack rolls back only what it got an id of
+            raise
+        return arn, _endpoint_attributes(arn)
+
+    def update_endpoint(self, physical_id: str, _old: Properties, new: Properties) -> Created:
+        """Move it to its new config, as UpdateEndpoint does, and wait until it is in service."""
+        name = _name_of(physical_id)
+        request = request_of({**new, "EndpointName": name}, "UpdateEndpoint")
+        self._call("UpdateEndpoint", **request)
+        self._until_in_service(name)
+        serving = self._call("DescribeEndpoint", EndpointName=name)["EndpointConfigName"]
+        if serving != request["EndpointConfigName"]:
+            raise LocalStackError(f"endpoint {name}: the update was rolled back to {serving}; see the gateway's log")
+        return physical_id, _endpoint_attributes(physical_id)
+
+    def delete_endpoint(self, physical_id: str, _properties: Properties) -> None:
+        """Delete it and wait until it is gone, since its config is deleted next."""
+        name = _name_of(physical_id)
+        self._forget("DeleteEndpoint", EndpointName=name)
+        deadline = time.monotonic() + _STEADY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                self._call("DescribeEndpoint", EndpointName=name)
+            except ClientError as error:
+                if _is_missing(error):
+                    return
+                raise
+            time.sleep(_POLL_S)
+        raise LocalStackError(f"endpoint {name}: still there {_STEADY_TIMEOUT_S:.0f} s after its deletion")
+
+    def _until_in_service(self, name: str) -> None:
+        deadline = time.monotonic() + _STEADY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            endpoint = self._call("DescribeEndpoint", EndpointName=name)
+            status = endpoint["EndpointStatus"]
+            if status == "InService":
+                return
+            if status in {"Failed", "UpdateRollbackFailed"}:
+                raise LocalStackError(f"endpoint {name}: {status}: {endpoint.get('FailureReason', 'no reason given')}")
+            time.sleep(_POLL_S)
+        raise LocalStackError(f"endpoint {name}: not in service after {_STEADY_TIMEOUT_S:.0f} s")
+
+    def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - as botocore takes them
+        return _call(self._client, operation, **parameters)
+
+    def _forget(self, operation: str, **parameters: str) -> None:
+        try:
+            self._call(operation, **parameters)
+        except ClientError as error:
+            if not _is_missing(error):
+                raise
+
+
+class _Scaling:
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - boto3 makes clients at run time
+        self._client = client
+
+    def create_target(self, _logical_id: str, properties: Properties, _stack: str) -> Created:
+        """Register it; its id is AWS's: resource, dimension and namespace between bars."""
+        self._request("RegisterScalableTarget", properties)
+        ref = "|".join(properties[key] for key in ("ResourceId", "ScalableDimension", "ServiceNamespace"))
+        return ref, {"Id": ref}
+
+    def update_target(self, physical_id: str, _old: Properties, new: Properties) -> Created:
+        """Register it again, which changes its bounds."""
+        self._request("RegisterScalableTarget", new)
+        return physical_id, {"Id": physical_id}
+
+    def delete_target(self, physical_id: str, _properties: Properties) -> None:
+        """Deregister it."""
+        self._forget("DeregisterScalableTarget", _target_keys(physical_id))
+
+    def create_policy(self, _logical_id: str, properties: Properties, _stack: str) -> Created:
+        """Put it; its id is its ARN."""
+        arn = self._request("PutScalingPolicy", _with_target(properties))["PolicyARN"]
+        return arn, {"Arn": arn}
+
+    def update_policy(self, physical_id: str, _old: Properties, new: Properties) -> Created:
+        """Put it again."""
+        self._request("PutScalingPolicy", _with_target(new))
+        return physical_id, {"Arn": physical_id}
+
+    def delete_policy(self, _physical_id: str, properties: Properties) -> None:
+        """Delete it."""
+        self._forget("DeleteScalingPolicy", _with_target(properties))
+
+    def _request(self, operation: str, properties: Properties) -> dict[str, Any]:
+        request = request_of(properties, operation, service="application-autoscaling")
+        return _call(self._client, operation, **request)
+
+    def _forget(self, operation: str, properties: Properties) -> None:
+        try:
+            self._request(operation, properties)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ObjectNotFoundException":
+                raise
+
+
+class _ServerlessCache:
+    """The one Valkey server of the stack under the cache's name; plain text, since the wheel's server has no TLS."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def create(self, logical_id: str, properties: Properties, stack: str) -> Created:
+        """Give the address of the server that runs already."""
+        name = str(properties.get("ServerlessCacheName", generated_name(stack, logical_id)))
+        return name, self._attributes(name)
+
+    def update(self, physical_id: str, _old: Properties, _new: Properties) -> Created:
+        """Keep the address: limits are not enforced here."""
+        return physical_id, self._attributes(physical_id)
+
+    def delete(self, physical_id: str, properties: Properties) -> None:
+        """Leave the server to the supervisor, which ends it with the stack."""
+
+    def _attributes(self, name: str) -> dict[str, str]:
+        port = str(self._target.valkey_port)
+        owner = f"{self._target.region}:{self._target.account}"
+        return {
+            "ARN": f"arn:aws:elasticache:{owner}:serverlesscache:{name}",
+            "Endpoint.Address": "127.0.0.1",
+            "Endpoint.Port": port,
+            "ReaderEndpoint.Address": "127.0.0.1",
+            "ReaderEndpoint.Port": port,
+            "Status": "available",
+        }
+
+
+def _client(service: str, target: Target) -> Any:  # noqa: ANN401 - boto3 makes clients at run time
+    config = Config(read_timeout=60, connect_timeout=3, retries={"total_max_attempts": 2, "mode": "standard"})
+    return boto3.client(  # type: ignore[call-overload]
+        service,
+        endpoint_url=target.endpoint_url,
+        region_name=target.region,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106 - the local stack checks none
+        config=config,
+    )
+
+
+def _call(client: Any, operation: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - as botocore takes them
+    method = next(name for name, api in client.meta.method_to_api_mapping.items() if api == operation)
+    return dict(getattr(client, method)(**parameters))
+
+
+def _is_missing(error: ClientError) -> bool:
+    details = error.response["Error"]
+    return details["Code"] == "ValidationException" and details["Message"].startswith("Could not find")
+
+
+def _name_of(arn: str) -> str:
+    return arn.rpartition("/")[2]
+
+
+def _endpoint_attributes(arn: str) -> dict[str, str]:
+    return {"EndpointName": _name_of(arn), "Id": arn}
+
+
+def _target_keys(reference: str) -> dict[str, str]:
+    resource, dimension, namespace = reference.split("|")
+    return {"ResourceId": resource, "ScalableDimension": dimension, "ServiceNamespace": namespace}
+
+
+def _with_target(properties: Properties) -> dict[str, Any]:
+    """Give a policy's properties with the target's three keys, which `ScalingTargetId` stands for."""
+    reference = properties.get("ScalingTargetId")
+    return {**(_target_keys(reference) if reference is not None else {}), **properties}

@@ -1,0 +1,99 @@
+"""What the supervisor tells others about its stack: one JSON file, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import orjson
+
+from serving.errors import LocalStackError
+
+FORMAT = 1
+FILE = "state.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceState:
+    """One child of the supervisor; `exit_code` is None while it runs."""
+
+    pid: int
+    port: int
+    log: str
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackState:
+    """One stack: the supervisor's process and its services by name; `failed` says why it could not start."""
+
+    pid: int
+    started: float
+    services: dict[str, ServiceState] = field(default_factory=dict)
+    failed: str = ""
+
+    @property
+    def gateway(self) -> ServiceState | None:
+        """The gateway, once it answers."""
+        return self.services.get("gateway")
+
+    @property
+    def ready(self) -> bool:
+        """Whether all services run, the prediction API, which comes last, included."""
+        return "api" in self.services and all(service.exit_code is None for service in self.services.values())
+
+
+def write(state_dir: Path, state: StackState) -> None:
+    """Write the state, so that a reader sees the old or the new one, never half of one."""
+    scratch = state_dir / f"{FILE}.tmp"
+    scratch.write_bytes(orjson.dumps({"format": FORMAT, **asdict(state)}, option=orjson.OPT_INDENT_2))
+    scratch.replace(state_dir / FILE)
+
+
+def read(state_dir: Path) -> StackState | None:
+    """Give what the last supervisor of this folder wrote, or None if there was none; it may be gone since.
+
+    Raises:
+        LocalStackError: the file is not one of this format.
+
+    """
+    path = state_dir / FILE
+    try:
+        document = orjson.loads(path.read_bytes())
+        if document["format"] != FORMAT:
+            raise LocalStackError(f"{path}: got format {document['format']}; allowed: {FORMAT}; delete the file")
+        services = {name: ServiceState(**service) for name, service in document["services"].items()}
+        return StackState(
+            pid=document["pid"], started=document["started"], services=services, failed=document["failed"]
+        )
+    except FileNotFoundError:
+        return None
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise LocalStackError(
+            f"{path}: got no state file ({error}); allowed: what a supervisor wrote; delete it"
+        ) from error
+
+
+def forget(state_dir: Path) -> None:
+    """Remove the file."""
+    (state_dir / FILE).unlink(missing_ok=True)
+
+
+def is_alive(state: StackState) -> bool:
+    """Say whether the supervisor of that state still runs, and is not another process under its old number."""
+    try:
+        os.kill(state.pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return is_supervisor(state.pid)
+
+
+def is_supervisor(pid: int) -> bool:
+    """Say whether that process is a supervisor, where the system tells what a process runs."""
+    command_line = Path(f"/proc/{pid}/cmdline")
+    try:
+        words = command_line.read_bytes().split(b"\0")
+    except OSError:
+        return not Path("/proc/self/cmdline").exists()  # a system without it, such as macOS: the number must do
+    return b"local.supervisor" in words

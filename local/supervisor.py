@@ -1,0 +1,163 @@
+"""`python -m local.supervisor`: the parent of the local stack's services, and the one who writes its state.
+
+SIGTERM ends all services, the last started first. SIGUSR1 starts the prediction API, which needs what is deployed
+through the others. A service that ends is written down and logged, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local import state as states
+from local import valkey
+from local.children import Child
+from local.environment import clean_environment, stack_environment
+from local.listener import free_port
+from serving.errors import LocalStackError
+from serving.spec.load import load_stage
+
+START_API = signal.SIGUSR1
+_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_START_S = 60.0
+# the gateway ends model servers, which drain, and Lambda workers
+_END_S = {"gateway": 15.0}
+_log = logging.getLogger("supervisor")
+
+
+@dataclass(kw_only=True)
+class Supervisor:
+    """Starts services in order; `children` keeps that order."""
+
+    state_dir: Path
+    root: Path
+    stage_name: str
+    port: int
+    api_port: int
+    children: dict[str, Child] = field(default_factory=dict)
+    started: float = field(default_factory=time.time)
+    received: queue.SimpleQueue[int] = field(default_factory=queue.SimpleQueue)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> int:
+        """Start the services and look after them until a signal says to end; 1 if they cannot start."""
+        for number in (*_END, signal.SIGCHLD, START_API):
+            signal.signal(number, lambda received, _frame: self.received.put(received))
+        try:
+            self._start_services()
+            self._write()
+            self._watch()
+        except LocalStackError as error:
+            _log.exception("the stack cannot start")
+            self._end_all()
+            self._write(failed=str(error))
+            return 1
+        self._end_all()
+        states.forget(self.state_dir)
+        return 0
+
+    def _watch(self) -> None:
+        reported: set[str] = set()
+        while (received := self.received.get()) not in _END:
+            if received == START_API and "api" not in self.children:
+                self._start_api()
+            for name, child in self.children.items():
+                if child.exit_code is not None and name not in reported:
+                    reported.add(name)
+                    _log.error("%s ended with code %d: %s", name, child.exit_code, child.last_line())
+            self._write()
+
+    def _start_services(self) -> None:
+        stage = load_stage(self.root, self.stage_name)
+        folder = self.state_dir / "services"
+        folder.mkdir(parents=True, exist_ok=True)
+        valkey_port = free_port()
+        cache = self._child("valkey", valkey.command(valkey_port, folder), environment=clean_environment({}))
+        support = self._python("support", "local.support_server", environment=clean_environment({}))
+        support.wait_announced(timeout_s=_START_S)
+        cache.wait_answering(valkey_port, valkey.answers, timeout_s=_START_S)
+        ports = {"valkey_port": valkey_port, "support_port": support.port}
+        environment = stack_environment(stage, gateway_port=self.port, **ports)
+        if self.port == 0:
+            # not known before it has started; it tells its own children
+            del environment["AWS_ENDPOINT_URL"], environment["AWS_ENDPOINT_URL_S3"]
+        arguments = (
+            *("--state", str(folder), "--port", str(self.port), "--valkey-port", str(valkey_port)),
+            *("--stage", stage.name, "--region", stage.region, "--account", stage.account),
+        )
+        gateway = self._python("gateway", "local.gateway", *arguments, environment=clean_environment(environment))
+        gateway.wait_announced(timeout_s=_START_S)
+        self.environment = clean_environment(stack_environment(stage, gateway_port=gateway.port, **ports))
+
+    def _start_api(self) -> None:
+        arguments = ("--port", str(self.api_port))
+        child = self._python("api", "lambdas.predict.asgi", *arguments, environment=self.environment)
+        try:
+            child.wait_announced(timeout_s=_START_S)
+        except LocalStackError as error:
+            child.end(timeout_s=1)
+            _log.error("%s", error)
+
+    def _python(self, name: str, module: str, *arguments: str, environment: dict[str, str]) -> Child:
+        return self._child(name, [sys.executable, "-m", module, *arguments], environment=environment)
+
+    def _child(self, name: str, command: list[str], *, environment: dict[str, str]) -> Child:
+        child = Child(name, command, environment=environment, log=self.state_dir / "logs" / f"{name}.log")
+        self.children[name] = child
+        _log.info("%s runs as process %d", name, child.pid)
+        return child
+
+    def _end_all(self) -> None:
+        for name, child in reversed(self.children.items()):
+            child.end(timeout_s=_END_S.get(name, 5.0))
+            _log.info("%s is ended", name)
+
+    def _write(self, *, failed: str = "") -> None:
+        services = {name: child.state() for name, child in self.children.items()}
+        state = states.StackState(pid=os.getpid(), started=self.started, services=services, failed=failed)
+        states.write(self.state_dir, state)
+
+
+def _end_with_owner() -> None:
+    """End this supervisor when the one who started it is gone: its end of our standard input closes then."""
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="owner", daemon=True).start()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the supervisor; it works in the project's root."""
+    parser = argparse.ArgumentParser(prog="python -m local.supervisor", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="folder of state and logs")
+    parser.add_argument("--root", type=Path, required=True, help="the project folder")
+    parser.add_argument("--stage", default="dev", help="the stage that will be deployed")
+    parser.add_argument("--port", type=int, default=0, help="port of the gateway, 0 for a free one")
+    parser.add_argument("--api-port", type=int, default=0, help="port of the prediction API, 0 for a free one")
+    parser.add_argument("--owned", action="store_true", help="end when standard input closes")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    supervisor = Supervisor(
+        state_dir=arguments.state.resolve(),
+        root=arguments.root.resolve(),
+        stage_name=arguments.stage,
+        port=arguments.port,
+        api_port=arguments.api_port,
+    )
+    if arguments.owned:
+        _end_with_owner()
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

