@@ -46,6 +46,15 @@ class Sample:
         return cls(timestamp_s=timestamp_s, count=count, total=value * count, least=value, most=value)
 
 
+_STATISTICS: Mapping[str, Callable[[Sequence[Sample], float], float]] = {
+    "Average": lambda samples, count: sum(sample.total for sample in samples) / count,
+    "Sum": lambda samples, _: sum(sample.total for sample in samples),
+    "Minimum": lambda samples, _: min(sample.least for sample in samples),
+    "Maximum": lambda samples, _: max(sample.most for sample in samples),
+    "SampleCount": lambda _, count: count,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Datapoint:
     """One period's statistic; `age` 1 is the newest period."""
@@ -83,7 +92,7 @@ def evaluate(alarm: Mapping[str, Any], samples: Iterable[Sample], now: datetime)
     treatment = rule.treatment if len(significant) == len(points) else "ignore"
     used = significant[-rule.periods :]
     state = rule.judge(used, treatment)
-    return Outcome(state=state, reason=rule.reason(state, used), data=rule.data(used, now))
+    return Outcome(state=state, reason=rule.reason(state, used, treatment), data=rule.data(used, now))
 
 
 def window_s(alarm: Mapping[str, Any]) -> float:
@@ -133,7 +142,7 @@ class _Rule:
             return True
         # guide, *Percentile-based alarms and low data samples*: 10 / (1 - p) from the median up, 10 / p below
         tail = 1 - self._share if self._share >= 0.5 else self._share  # noqa: PLR2004 - the median
-        return tail <= 0 or point.count * tail >= 10 - 1e-9  # noqa: PLR2004 - the guide's number
+        return tail <= 0 or point.count * tail >= 10 - 1e-9
 
     def judge(self, points: Sequence[Datapoint], treatment: Treatment) -> State:
         """Give the state that these datapoints and the treatment of the missing ones lead to."""
@@ -151,21 +160,27 @@ class _Rule:
         stood = points[0].age >= self._needed
         return "ALARM" if stood and treatment == "missing" else self._before
 
-    def reason(self, state: State, points: Sequence[Datapoint]) -> str:
+    def reason(self, state: State, points: Sequence[Datapoint], treatment: Treatment) -> str:
         """Give the state's reason in CloudWatch's words."""
-        if not points:
-            if state == "INSUFFICIENT_DATA":
-                return f"Insufficient Data: {_datapoints(self.periods)} unknown."
-            return f"no datapoints were received for {self.periods} periods; missing data treated as {self.treatment}."
+        gaps = self.periods - len(points)
+        if not points and treatment in {"missing", "ignore"}:
+            return f"Insufficient Data: {_count(gaps, 'datapoint')} unknown."
+        crossed = self._crossed(state, points) if points else f"no datapoints were received for {_periods(gaps)}"
+        filled = ""
+        if gaps and treatment in {"breaching", "notBreaching"}:
+            name = "Breaching" if treatment == "breaching" else "NonBreaching"
+            filled = f" and {_count(gaps, 'missing datapoint')} treated as [{name}]"
+        return f"Threshold Crossed: {crossed}{filled}."
+
+    def _crossed(self, state: State, points: Sequence[Datapoint]) -> str:
         hits = [point for point in points if self._breaches(point) == (state == "ALARM")]
         shown = ", ".join(f"{point.value} ({_moment(point.start_s)})" for point in reversed(hits))
-        verb = "was" if len(hits) == 1 else "were"
-        negation = "" if state == "ALARM" else " not"
+        verb = ("was" if len(hits) == 1 else "were") + ("" if state == "ALARM" else " not")
         needed = self._needed if state == "ALARM" else self.periods - self._needed + 1
+        plural = "" if needed == 1 else "s"
         return (
-            f"Threshold Crossed: {len(hits)} out of the last {_datapoints(len(points), verb='')} [{shown}] "
-            f"{verb}{negation} {self._words} the threshold ({self._threshold}) "
-            f"(minimum {_datapoints(needed, verb='')} for {self._before} -> {state} transition)."
+            f"{len(hits)} out of the last {len(points)} datapoints [{shown}] {verb} {self._words} the threshold "
+            f"({self._threshold}) (minimum {needed} datapoint{plural} for {self._before} -> {state} transition)"
         )
 
     def data(self, points: Sequence[Datapoint], now: datetime) -> str:
@@ -202,17 +217,11 @@ class _Rule:
             return None
         if self._share is not None:
             return _at_share(samples, self._share, count)
-        return {
-            "Average": lambda: sum(sample.total for sample in samples) / count,
-            "Sum": lambda: sum(sample.total for sample in samples),
-            "Minimum": lambda: min(sample.least for sample in samples),
-            "Maximum": lambda: max(sample.most for sample in samples),
-            "SampleCount": lambda: count,
-        }[self._statistic]()
+        return _STATISTICS[self._statistic](samples, count)
 
 
 def _percentile(statistic: str, name: str) -> float | None:
-    if statistic in {"Average", "Sum", "Minimum", "Maximum", "SampleCount"}:
+    if statistic in _STATISTICS:
         return None
     try:
         share = float(statistic.removeprefix("p")) / 100 if statistic.startswith("p") else -1.0
@@ -220,8 +229,7 @@ def _percentile(statistic: str, name: str) -> float | None:
         share = -1.0
     if not 0 <= share <= 1:
         raise LocalStackError(
-            f"{name}: got statistic {statistic or 'none'}; "
-            "allowed Average, Sum, Minimum, Maximum, SampleCount, p0.0 to p100"
+            f"{name}: got statistic {statistic or 'none'}; allowed {', '.join(_STATISTICS)}, p0.0 to p100"
         )
     return share
 
@@ -239,10 +247,12 @@ def _at_share(samples: Sequence[Sample], share: float, count: float) -> float | 
     return ordered[-1].least
 
 
-def _datapoints(number: int, *, verb: str | None = None) -> str:
-    plural = "" if number == 1 else "s"
-    following = (" was" if number == 1 else " were") if verb is None else ""
-    return f"{number} datapoint{plural}{following}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun} was" if number == 1 else f"{number} {noun}s were"
+
+
+def _periods(number: int) -> str:
+    return f"{number} period" if number == 1 else f"{number} periods"
 
 
 def _moment(seconds: float) -> str:
