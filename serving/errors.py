@@ -12,7 +12,9 @@ StreamHubError
 │   ├── InvalidRequestError    the request itself is wrong
 │   ├── OverloadedError        no capacity in time; carries when to come back
 │   ├── DeadlineExceededError  too late to be worth computing
-│   └── ModelFailedError       the model raised, or answered nonsense
+│   ├── ModelFailedError       the model raised, or answered nonsense
+│   └── NotAvailableError      the route exists; what it needs is not deployed here
+├── ServerError                the model server cannot start
 ├── FeatureStoreError          the feature cache cannot be read or written
 ├── EndpointError              the SageMaker endpoint refuses or is unreachable
 ├── TelemetryError             a baseline, a capture file or stored evidence cannot be read or written
@@ -107,6 +109,14 @@ class DeadlineExceededError(InferenceError):
 
 class ModelFailedError(InferenceError):
     """The model raised, or gave another number of rows than it was asked for."""
+
+
+class ServerError(StreamHubError):
+    """The model server cannot start: its port is taken, or its address is not of this machine."""
+
+
+class NotAvailableError(InferenceError):
+    """The route is known; the model or the part that it needs is not deployed here."""
 
 
 class FeatureStoreError(StreamHubError):

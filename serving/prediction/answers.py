@@ -13,6 +13,8 @@ from serving.prediction.types import Action
 from serving.protocol.tensors import InferResponse
 from serving.spec import ApiSpec, Slot
 
+Scores = npt.NDArray[np.float32]
+
 FEATURES_DEFAULT = "features_default"
 """At least one feature row was missing or stale: its defaults were used."""
 CONTEXT_DEFAULT = "context_default"
@@ -42,14 +44,14 @@ class Answered:
         return {**head, "degraded": list(self.degraded)} if self.degraded else head
 
 
-def ranked(candidates: Sequence[str], scores: npt.NDArray[np.float32]) -> list[dict[str, object]]:
+def ranked(candidates: Sequence[str], scores: Scores) -> list[dict[str, object]]:
     """Give candidates best first; equal scores keep the order of the request."""
     order = np.argsort(-scores, kind="stable")
     values = scores.tolist()
     return [{"video_id": candidates[index], "score": values[index]} for index in order.tolist()]
 
 
-def by_popularity(candidates: Sequence[str], popularity: npt.NDArray[np.float32]) -> list[dict[str, object]]:
+def by_popularity(candidates: Sequence[str], popularity: Scores) -> list[dict[str, object]]:
     """Give candidates most popular first, without scores: no model gave any."""
     order = np.argsort(-popularity, kind="stable")
     return [{"video_id": candidates[index], "score": None} for index in order.tolist()]
@@ -64,7 +66,7 @@ def action_of(scores: Mapping[str, float], api: ApiSpec) -> Action:
     return Action.ALLOW
 
 
-def output(response: InferResponse, *, name: str, rows: int, width: int) -> npt.NDArray[np.float32]:
+def output(response: InferResponse, *, name: str, rows: int, width: int) -> Scores:
     """Give one FP32 output, shape (rows, width).
 
     Raises:

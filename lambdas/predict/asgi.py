@@ -1,0 +1,156 @@
+"""The ASGI shell: `python -m lambdas.predict.asgi --port P`; prints `{"port": N}` when it answers.
+
+It listens on this machine alone, where it is open; in front of a network stands what checks who calls (docs/api.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from lambdas.predict import problems
+from lambdas.predict.problems import Reply, problem, reply_of
+from lambdas.predict.routes import SUPPORT, Ask, Routes, max_body_bytes
+from lambdas.predict.service import Target
+from lambdas.predict.settings import read_settings
+from lambdas.predict.support import Generator, events
+from lambdas.predict.wiring import build, generator_target
+from serving.errors import StreamHubError
+from serving.prediction import requests
+
+HOST = "127.0.0.1"
+THREADS = 32
+MAX_WAITING = 256
+"""Requests taken at once, those that run included; one more is shed with 503."""
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+
+
+class Shell:
+    """Takes requests on the event loop and answers them in threads, as boto3 blocks."""
+
+    def __init__(self, routes: Routes, *, support: tuple[Generator, Target] | None = None) -> None:
+        self._routes = routes
+        self._support = support
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="predict")
+        self._taken = 0
+
+    def app(self) -> Starlette:
+        """Give the application."""
+        return Starlette(routes=[Route("/{path:path}", self._endpoint, methods=_METHODS)], lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self._routes.service.recorder.start()
+        yield
+        self._threads.shutdown()
+        await asyncio.to_thread(self._routes.service.recorder.close)
+        if self._support is not None:
+            await self._support[0].client.aclose()
+
+    async def _endpoint(self, request: Request) -> Response:
+        arrived_s = self._routes.service.monotonic()
+        path = request.url.path
+        refused = self._routes.refusal(request.method, path, size_bytes=_declared_size(request))
+        if refused is not None:
+            return _response(refused)
+        body = await _body(request, limit=max_body_bytes(path))
+        ask = Ask(method=request.method, path=path, body=body, arrived_s=arrived_s)
+        if self._taken >= MAX_WAITING:
+            return _response(problem(problems.OVERLOADED, f"{MAX_WAITING} requests wait already; come back"))
+        self._taken += 1
+        try:
+            if path == SUPPORT and self._support is not None:
+                return await self._answer_support(ask, *self._support)
+            loop = asyncio.get_running_loop()
+            return _response(await loop.run_in_executor(self._threads, self._routes.handle, ask))
+        finally:
+            self._taken -= 1
+
+    async def _answer_support(self, ask: Ask, generator: Generator, target: Target) -> Response:
+        service = self._routes.service
+        try:
+            request = requests.support_request(ask.body)
+            opened = await asyncio.to_thread(service.open, target, request.session_id, arrived_s=ask.arrived_s)
+            head = opened.answered().document()
+            if request.stream:
+                return StreamingResponse(events(head, generator.deltas(request)), media_type="text/event-stream")
+            text = await generator.answer(request)
+        except StreamHubError as error:
+            return _response(reply_of(error))
+        return _response(Reply(status=200, body=orjson.dumps({**head, "answer": text})))
+
+
+def _declared_size(request: Request) -> int:
+    text = request.headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+async def _body(request: Request, *, limit: int) -> bytes:
+    """Read a body, but no further than one byte past the limit: the route refuses it then."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            break
+    return b"".join(parts)
+
+
+def _response(reply: Reply) -> Response:
+    return Response(reply.body, status_code=reply.status, media_type=reply.content_type, headers=dict(reply.headers))
+
+
+def make_app() -> Starlette:
+    """Give the application as the environment wires it."""
+    settings = read_settings(os.environ)
+    routes = build(settings)
+    support = None
+    if settings.support_url:
+        target = generator_target(settings)
+        support = (Generator.connect(target.spec, settings.support_url), target)
+    return Shell(routes, support=support).app()
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            sys.stdout.write(f'{{"port": {port}}}\n')
+            sys.stdout.flush()
+
+
+def main() -> int:
+    """Serve until SIGTERM; give the exit code."""
+    parser = argparse.ArgumentParser(prog="lambdas.predict.asgi")
+    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    port = parser.parse_args().port
+    try:
+        app = make_app()
+    except StreamHubError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    config = uvicorn.Config(
+        app, host=HOST, port=port, log_level="warning", access_log=False, loop="auto", http="httptools"
+    )
+    server = _Server(config)
+    server.run()
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

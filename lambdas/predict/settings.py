@@ -1,0 +1,48 @@
+"""What the environment says; everything missing or wrong at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.aws.features import features_url
+from serving.errors import Problem, SpecError
+from serving.spec import StageSpec
+from serving.spec.bundle import SpecBundle, find_bundle
+
+CODE_DIR = Path(__file__).resolve().parents[2]
+"""Where a built function folder has specs.json; on a laptop the project itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The environment of the API; `support_url` "" means that no generator is wired."""
+
+    stage: StageSpec
+    specs: SpecBundle
+    state_table: str
+    features_url: str
+    support_url: str
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Read STREAMHUB_STAGE, _STATE_TABLE, _FEATURES_URL (or _LOCAL_FEATURES_URL), _SPECS_DIR and _SUPPORT_URL.
+
+    Raises:
+        SpecError: a name is not set, or the specs cannot be read.
+        FeatureStoreError: the cache's address is missing or not allowed.
+        ModelNotFoundError: the stage is unknown.
+
+    """
+    missing = [name for name in ("STREAMHUB_STAGE", "STREAMHUB_STATE_TABLE") if not environ.get(name)]
+    if missing:
+        raise SpecError(tuple(Problem("environment", name, "nothing", "a value", f"set {name}") for name in missing))
+    specs = find_bundle(environ.get("STREAMHUB_SPECS_DIR"), code_dir=CODE_DIR, project_dir=Path())
+    return Settings(
+        stage=specs.stage(environ["STREAMHUB_STAGE"]),
+        specs=specs,
+        state_table=environ["STREAMHUB_STATE_TABLE"],
+        features_url=features_url(environ),
+        support_url=environ.get("STREAMHUB_SUPPORT_URL", "").rstrip("/"),
+    )
