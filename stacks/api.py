@@ -8,7 +8,6 @@ from pathlib import Path
 from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
-from infra.buckets import RegistryBucket, TelemetryBucket
 from infra.endpoint import Endpoint
 from infra.feature_cache import FeatureCache
 from infra.function import ServiceFunction
@@ -30,8 +29,6 @@ class ApiStack(StageStack):
         stage: StageSpec,
         network: Network,
         cache: FeatureCache,
-        registry: RegistryBucket,
-        telemetry: TelemetryBucket,
         endpoints: Sequence[Endpoint],
         routes: Sequence[str],
         lambda_folder: Path,
@@ -48,8 +45,6 @@ class ApiStack(StageStack):
             timeout=Duration.seconds(10),
             network=network,
             environment={
-                "STREAMHUB_REGISTRY_BUCKET": registry.bucket_name,
-                "STREAMHUB_TELEMETRY_BUCKET": telemetry.bucket_name,
                 "STREAMHUB_STATE_TABLE": self.state.table_name,
                 "STREAMHUB_FEATURES_URL": cache.url,
             },

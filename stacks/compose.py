@@ -50,8 +50,6 @@ def build_stage(app: Construct, *, project: Project, stage_name: str, lambda_fol
         stage=stage,
         network=network,
         cache=cache,
-        registry=store.registry,
-        telemetry=store.telemetry,
         endpoints=tuple(endpoints.values()),
         routes=sorted(model.api.route for model in project.models.values()),
         lambda_folder=lambda_folder,
