@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _MISSING = ("NoSuchKey", "404", "NotFound")
 _LOST = ("PreconditionFailed", "412")
 _RACED = ("ConditionalRequestConflict", "409")
 _ATTEMPTS = 5
+_CHUNK = 1 << 20
 _JSON = "application/json"
 
 MAX_PUT_BYTES = 5 * 10**9
@@ -78,12 +80,17 @@ class S3Objects:
 
         return self._first(key, put)
 
-    def checksum(self, key: str) -> tuple[int, str] | None:
-        """Give size and SHA-256 (hex) that S3 holds of an object; None when there is none."""
+    def content_of(self, key: str) -> tuple[int, str] | None:
+        """Give size and SHA-256 (hex) of an object: as S3 checked it, or else of its bytes; None when there is none."""
         try:
             with self._named(key):
                 head = self._client.head_object(Bucket=self.bucket, Key=key, ChecksumMode="ENABLED")
-                return head["ContentLength"], base64.b64decode(head.get("ChecksumSHA256", "")).hex()
+                if checked := head.get("ChecksumSHA256"):
+                    return head["ContentLength"], base64.b64decode(checked).hex()
+                digest = hashlib.sha256()
+                for chunk in self._client.get_object(Bucket=self.bucket, Key=key)["Body"].iter_chunks(_CHUNK):
+                    digest.update(chunk)
+                return head["ContentLength"], digest.hexdigest()
         except _MissingError:
             return None
 

@@ -89,11 +89,11 @@ class S3ModelRegistry:
         key = blob_key(manifest.name, manifest.archive_sha256)
         if self._objects.upload_new(key, archive, sha256=manifest.archive_sha256):
             return
-        stored = self._objects.checksum(key)
+        stored = self._objects.content_of(key)
         wanted = (manifest.size_bytes, manifest.archive_sha256)
         if stored != wanted:
             raise RegistryError(
-                f"s3://{self._objects.bucket}/{key}: got size and checksum {stored}; allowed {wanted}, which its name "
+                f"s3://{self._objects.bucket}/{key}: got size and SHA-256 {stored}; allowed {wanted}, which its name "
                 f"promises; somebody wrote there by hand: remove that object and push again"
             )
 
@@ -188,7 +188,8 @@ class S3ModelRegistry:
         done = (
             self._objects.put_new(key, data) if current is None else self._objects.replace(key, data, etag=current[1])
         )
-        if not done:
+        # a repeated request finds its own first attempt there, when only the answer to that one was lost
+        if not done and self.alias(target.name, alias) != record:
             raise AliasConflictError(
                 f"{target.name}: alias {alias!r}: somebody else moved it in this moment; "
                 f"look with `streamhub registry history {target.name}`, then decide again"
