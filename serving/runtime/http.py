@@ -1,0 +1,336 @@
+"""HTTP/1.1 on one connection: bytes to requests and answers to bytes, in order, within limits.
+
+A raw protocol over llhttp, because a framework costs more than a batch of a small model. What that makes ours: order of
+pipelined answers, sizes of heads and bodies, clients that drip or do not read, and `Expect: 100-continue`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol, cast
+
+import httptools
+import orjson
+
+from serving.runtime.settings import Limits
+
+JSON = b"application/json"
+_REASONS = {
+    200: b"OK",
+    400: b"Bad Request",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    413: b"Content Too Large",
+    415: b"Unsupported Media Type",
+    417: b"Expectation Failed",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+}
+_STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\ncontent-type: " % (status, text) for status, text in _REASONS.items()}
+_READ = frozenset(
+    (
+        b"content-type",
+        b"content-length",
+        b"content-encoding",
+        b"expect",
+        b"inference-header-content-length",
+        b"x-streamhub-timeout-ms",
+    )
+)
+_MOST_PIECES = 4096
+_LINGER_S = 5.0
+_FRAMING_BYTES_A_BODY_BYTE = 8
+"""A chunk of one byte costs five more; beyond that, chunk extensions and trailers are no honest client's."""
+
+
+class Cancellable(Protocol):
+    """What an exchange waits for."""
+
+    def cancel(self) -> None:
+        """Forget it: the client is gone."""
+        ...
+
+
+class App(Protocol):
+    """What answers requests; `handle` calls `Exchange.answer` once, now or later, always on the loop."""
+
+    limits: Limits
+    draining: bool
+    connections: set[Connection]
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        ...
+
+
+class Exchange:
+    """One request and the place of its answer."""
+
+    __slots__ = ("arrived_s", "body", "connection", "data", "headers", "job", "keep_alive", "method", "path")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.path = b""
+        self.method = b""
+        self.headers: dict[bytes, bytes] = {}
+        self.body = b""
+        self.keep_alive = True
+        self.arrived_s = 0.0
+        self.job: Cancellable | None = None
+        self.data: bytes | None = None
+
+    def answer(self, status: int, body: bytes, content_type: bytes = JSON, extra: bytes = b"") -> None:
+        """Send an answer, behind those of the requests that came before; `extra` are whole header lines."""
+        self.job = None
+        if not self.keep_alive or (self.connection.app.draining and self.connection.is_last(self)):
+            self.keep_alive = False
+            extra += b"connection: close\r\n"
+        head = b"%s%s\r\ncontent-length: %d\r\n%s\r\n" % (_STATUS_LINES[status], content_type, len(body), extra)
+        self.data = head if self.method == b"HEAD" else head + body
+        self.connection.flush()
+
+    def fail(self, status: int, text: str, extra: bytes = b"") -> None:
+        """Send an error as JSON."""
+        self.answer(status, orjson.dumps({"error": text}), extra=extra)
+
+
+class _RefusedError(Exception):
+    """Ends the parsing of a request that was answered already."""
+
+
+class Connection(asyncio.Protocol):
+    """One client."""
+
+    __slots__ = (
+        "_body",
+        "_body_bytes",
+        "_current",
+        "_framing_bytes",
+        "_head_bytes",
+        "_loop",
+        "_parser",
+        "_pending",
+        "_refused",
+        "_transport",
+        "_unread",
+        "active_s",
+        "app",
+        "started_s",
+    )
+
+    def __init__(self, app: App, loop: asyncio.AbstractEventLoop) -> None:
+        self.app = app
+        self._loop = loop
+        self._pending: deque[Exchange] = deque()
+        self._current: Exchange | None = None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._head_bytes = 0
+        self._framing_bytes = 0
+        self._refused = False
+        self._unread = False
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport
+        self.started_s: float | None = None
+        self.active_s = loop.time()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being read, computed or answered."""
+        return not self._pending and self.started_s is None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to read, unless there are too many connections already."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.app.connections.add(self)
+        if len(self.app.connections) > self.app.limits.max_connections:
+            self._refuse(503, "server: got too many connections; try again later", b"retry-after: 1\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel what the client does not wait for any more."""
+        del exc
+        self.app.connections.discard(self)
+        self._refused = True
+        pending, self._pending = self._pending, deque()
+        for exchange in pending:
+            if exchange.job is not None:
+                exchange.job.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; whole requests are handled inside the call."""
+        if self._refused:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refused = True  # the request itself was handled; what follows is another protocol
+        except httptools.HttpParserCallbackError as error:
+            if not self._refused:
+                self._loop.call_exception_handler({"message": "a request failed in the server", "exception": error})
+                self._refuse(500, "server: failed on this request; its log says why; report it")
+        except httptools.HttpParserError as error:
+            if not self._refused:
+                self._refuse(400, f"request: got no HTTP/1.1 ({error}); allowed RFC 9112; use an HTTP client")
+        if self.started_s is not None and not self._refused:
+            self._count_unfinished(len(data))
+
+    def _count_unfinished(self, received: int) -> None:
+        """Bound what the parser keeps to itself: unfinished header lines, chunk extensions and trailers."""
+        if self._framing_bytes < 0:  # the request began in these bytes, behind others perhaps
+            self._framing_bytes = 0
+            return
+        self._framing_bytes += received
+        limit = self.app.limits.max_head_bytes
+        if self._framing_bytes > limit + _FRAMING_BYTES_A_BODY_BYTE * self._body_bytes:
+            self._refuse(431, f"request: got more than {limit} bytes around its body; send fewer headers")
+
+    def on_message_begin(self) -> None:
+        """Open an exchange."""
+        self._current = Exchange(self)
+        self.started_s = self._loop.time()
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._framing_bytes = -1
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        current = self._current
+        if current is not None:
+            current.path += url
+            self._count_head(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep the headers that somebody reads."""
+        self._count_head(len(name) + len(value))
+        lower = name.lower()
+        current = self._current
+        if lower in _READ and current is not None and not current.method:  # a trailer comes after the method is known
+            current.headers[lower] = value
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        limit = self.app.limits.max_head_bytes
+        if self._head_bytes > limit:
+            self._refuse(431, f"request: got a head of more than {limit} bytes; allowed {limit}; send fewer headers")
+            raise _RefusedError
+
+    def on_headers_complete(self) -> None:
+        """Refuse what is too large before it is sent, and let the others send it."""
+        current = self._current
+        if current is None:
+            return
+        current.method = self._parser.get_method()
+        current.keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
+        headers = current.headers
+        length = headers.get(b"content-length")
+        if length is not None and int(length) > self.app.limits.max_body_bytes:
+            self._too_large(length.decode())
+        if b"expect" in headers:
+            if headers[b"expect"].lower() != b"100-continue":
+                self._refuse(417, "expect: got an unknown expectation; allowed 100-continue; leave it out")
+                raise _RefusedError
+            if not self._pending:
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        """Keep a piece of the body."""
+        self._body.append(data)
+        self._body_bytes += len(data)
+        if self._body_bytes > self.app.limits.max_body_bytes:
+            self._too_large(f"{self._body_bytes} and more")
+        if len(self._body) > _MOST_PIECES:
+            self._body = [b"".join(self._body)]
+
+    def _too_large(self, got: str) -> None:
+        limit = self.app.limits.max_body_bytes
+        self._refuse(413, f"body: got {got} bytes; allowed {limit}; send fewer rows a request")
+        raise _RefusedError
+
+    def on_message_complete(self) -> None:
+        """Hand over a whole request."""
+        exchange = self._current
+        if exchange is None or self._refused:
+            return
+        body = self._body
+        if body:
+            exchange.body = body[0] if len(body) == 1 else b"".join(body)
+            self._body = []
+        exchange.arrived_s = self._loop.time()
+        self._current = None
+        self.started_s = None
+        self._refused = not exchange.keep_alive
+        self._pending.append(exchange)
+        if len(self._pending) >= self.app.limits.max_pipelined:
+            self._transport.pause_reading()
+        self.app.handle(exchange)
+
+    def is_last(self, exchange: Exchange) -> bool:
+        """Whether nothing else was asked on this connection, nor is being asked."""
+        return self._pending[-1] is exchange and self.started_s is None
+
+    def flush(self) -> None:
+        """Write the answers that have no unanswered request before them."""
+        pending = self._pending
+        paused = len(pending) >= self.app.limits.max_pipelined
+        ready: list[bytes] = []
+        keep_alive = True
+        while pending and (data := pending[0].data) is not None:
+            keep_alive = pending.popleft().keep_alive
+            ready.append(data)
+        if not ready:
+            return
+        self.active_s = self._loop.time()
+        self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+        if not keep_alive:
+            self._end()
+        elif paused and len(pending) < self.app.limits.max_pipelined:
+            self._transport.resume_reading()
+
+    def _end(self) -> None:
+        self._refused = True
+        if self._unread and self._transport.can_write_eof():
+            # closing while the client still sends would reset the connection before it reads why
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    def _refuse(self, status: int, text: str, extra: bytes = b"") -> None:
+        """Answer a request that cannot be read to its end, behind those before it, and close."""
+        exchange = self._current if self._current is not None else Exchange(self)
+        self._current, self.started_s, self._body = None, None, []
+        self._refused = self._unread = True
+        exchange.keep_alive = False
+        self._pending.append(exchange)
+        exchange.fail(status, text, extra)
+
+    def pause_writing(self) -> None:
+        """Read no more from a client that does not read."""
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read again."""
+        if not self._transport.is_closing() and len(self._pending) < self.app.limits.max_pipelined:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close a connection on which nothing is going on."""
+        self._refused = True
+        self._transport.close()
+
+    def expire(self, now_s: float) -> None:
+        """Close a connection that drips its request, does not read its answers or has nothing to say."""
+        limits = self.app.limits
+        if self._unread and not self._pending:
+            if now_s - self.active_s > _LINGER_S:
+                self._transport.abort()
+        elif self.started_s is not None:
+            if now_s - self.started_s > limits.request_timeout_s:
+                self._refuse(408, f"request: got no end of it in {limits.request_timeout_s:g} s; send it at once")
+        elif self._transport.get_write_buffer_size() and now_s - self.active_s > limits.idle_timeout_s:
+            self._transport.abort()
+        elif not self._pending and now_s - self.active_s > limits.idle_timeout_s:
+            self.close()

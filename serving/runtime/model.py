@@ -1,0 +1,172 @@
+"""An ONNX graph as a function of arrays: loaded, compared with what the archive says of it, warmed and measured."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from serving.batching.policy import ServiceTimes
+from serving.errors import ArchiveError, ModelFailedError
+from serving.protocol.served import ServedModel
+from serving.protocol.tensors import DTYPES, Array
+from serving.spec.model import DType, TensorSpec
+
+_ORT_TYPES = {
+    "tensor(bool)": DType.BOOL,
+    "tensor(uint8)": DType.UINT8,
+    "tensor(int8)": DType.INT8,
+    "tensor(int32)": DType.INT32,
+    "tensor(int64)": DType.INT64,
+    "tensor(float16)": DType.FP16,
+    "tensor(float)": DType.FP32,
+    "tensor(double)": DType.FP64,
+    "tensor(string)": DType.BYTES,
+}
+_MOST_THREADS = 4
+_REPEATS = 5
+_WARM_UP_S = 2.0
+
+
+class OnnxModel:
+    """One graph; `run` may be called by several threads at once."""
+
+    def __init__(self, path: Path, served: ServedModel, *, threads: int | None = None) -> None:
+        self._served = served
+        self._session = _session(path, served, threads)
+        _agree(served, "inputs", self._session.get_inputs(), served.inputs)
+        _agree(served, "outputs", self._session.get_outputs(), served.outputs)
+        self._inputs = [tensor.name for tensor in served.inputs]
+        self._outputs = [tensor.name for tensor in served.outputs]
+        self._dtypes = [DTYPES[tensor.dtype] for tensor in served.outputs]
+        self._texts = any(tensor.dtype is DType.BYTES for tensor in (*served.inputs, *served.outputs))
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        """Give the outputs for the inputs, both in the order of the spec.
+
+        Raises:
+            ModelFailedError: the graph raised, or gave another type than the archive says.
+
+        """
+        # raw tensors lie wherever the JSON before them ends; the graph's kernels may want whole addresses
+        arrays = [array if array.flags.aligned else array.copy() for array in arrays]
+        if self._texts:
+            arrays = [_decoded(array) if array.dtype.hasobject else array for array in arrays]
+        try:
+            outputs: list[Array] = self._session.run(self._outputs, dict(zip(self._inputs, arrays, strict=True)))
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors share no base class
+            raise ModelFailedError(
+                f"model {self._served.name} {self._served.version}: raised {type(error).__name__}: {error}; "
+                f"allowed an answer; check the values of the request against the model's README"
+            ) from None
+        if self._texts:
+            outputs = [_encoded(array) if array.dtype.hasobject else array for array in outputs]
+        for output, dtype in zip(outputs, self._dtypes, strict=True):
+            if output.dtype != dtype:
+                raise ModelFailedError(f"model {self._served.name}: got an output of {output.dtype}; allowed {dtype}")
+        return outputs
+
+    def warm_up(self, sample: Sequence[Array], *, max_rows: int) -> ServiceTimes:
+        """Run the sample at growing sizes and give how long each took; larger sizes are extrapolated if it takes long.
+
+        Raises:
+            ModelFailedError: the sample does not run.
+
+        """
+        started = time.monotonic()
+        points: list[tuple[int, float]] = []
+        rows = 1
+        while True:
+            rows = min(rows, max_rows)
+            batch = [_repeated(array, rows) for array in sample]
+            self.run(batch)  # the first run of a shape allocates
+            points.append((rows, median(self._timed(batch) for _ in range(_REPEATS))))
+            if rows == max_rows or time.monotonic() - started > _WARM_UP_S:
+                return ServiceTimes.measured(points, max_rows=max_rows)
+            rows *= 2
+
+    def _timed(self, batch: Sequence[Array]) -> float:
+        started = time.perf_counter()
+        self.run(batch)
+        return time.perf_counter() - started
+
+
+def blank(tensors: Sequence[TensorSpec]) -> list[Array]:
+    """Give one row of zeros (empty texts) for every tensor; a size that varies is 1."""
+    arrays = []
+    for tensor in tensors:
+        shape = (1, *(1 if size < 0 else size for size in tensor.shape))
+        fill: Any = b"" if tensor.dtype is DType.BYTES else 0
+        arrays.append(np.full(shape, fill, dtype=DTYPES[tensor.dtype]))
+    return arrays
+
+
+def _repeated(array: Array, rows: int) -> Array:
+    return np.ascontiguousarray(array[np.arange(rows) % len(array)])
+
+
+def _decoded(array: Array) -> Array:
+    return _mapped(array, [item.decode() for item in array.flat])
+
+
+def _encoded(array: Array) -> Array:
+    return _mapped(array, [item.encode() for item in array.flat])
+
+
+def _mapped(array: Array, items: list[Any]) -> Array:
+    flat = np.empty(array.size, dtype=np.object_)
+    flat[:] = items
+    return flat.reshape(array.shape)
+
+
+def _session(path: Path, served: ServedModel, threads: int | None) -> Any:  # noqa: ANN401 - ships no types
+    options = ort.SessionOptions()
+    cores = len(os.sched_getaffinity(0))
+    options.intra_op_num_threads = threads if threads is not None else max(1, min(_MOST_THREADS, cores - 1))
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 4  # its errors reach the client; a poisoned request must not fill the log
+    try:
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors share no base class
+        raise ArchiveError(
+            f"{served.name} {served.version}: {path.name}: ONNX Runtime {ort.__version__} does not load it ({error}); "
+            f"allowed an ONNX graph it knows; export it again"
+        ) from None
+
+
+def _agree(served: ServedModel, which: str, found: Sequence[Any], said: Sequence[TensorSpec]) -> None:
+    graph = {node.name: (_ORT_TYPES.get(node.type), node.shape) for node in found}
+    for tensor in said:
+        dtype, shape = graph.get(tensor.name, (None, []))
+        fixed = [size if isinstance(size, int) else -1 for size in shape]
+        if dtype is not tensor.dtype or not _fits(fixed, tensor.shape):
+            raise ArchiveError(
+                f"{served.name} {served.version}: {which} {tensor.name!r}: got {_described(graph)} in the graph; "
+                f"allowed {tensor.dtype} [-1, {', '.join(map(str, tensor.shape))}] as the spec says, rows first; "
+                f"fix the spec or export the graph with a dynamic first dimension"
+            )
+    if which == "inputs" and len(graph) != len(said):
+        raise ArchiveError(
+            f"{served.name} {served.version}: inputs: got {_described(graph)} in the graph; allowed "
+            f"{', '.join(tensor.name for tensor in said)} as the spec says; name every input in the spec"
+        )
+
+
+def _fits(graph: Sequence[int], said: Sequence[int]) -> bool:
+    if len(graph) != len(said) + 1:
+        return not graph and bool(said)  # outputs of unknown rank have no shape; runs are checked anyway
+    return graph[0] == -1 and all(
+        -1 in (size, want) or size == want for size, want in zip(graph[1:], said, strict=True)
+    )
+
+
+def _described(graph: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {dtype} {shape}" for name, (dtype, shape) in graph.items())

@@ -1,0 +1,152 @@
+"""The life of one server: unpack, listen, load, warm, say so, serve, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import uvloop
+
+from serving.batching.policy import Caps, ServiceTimes
+from serving.errors import ArchiveError, InferenceError, ServerError
+from serving.protocol import codec
+from serving.protocol.archive import ModelFolder, unpack
+from serving.protocol.tensors import Array
+from serving.runtime.batcher import Batcher
+from serving.runtime.checks import RequestCheck
+from serving.runtime.http import Connection
+from serving.runtime.model import OnnxModel, blank
+from serving.runtime.routes import ModelApp
+from serving.runtime.settings import ServerSettings
+from serving.spec.model import TritonRuntime
+
+_BACKLOG = 2048
+_SWEEP_S = 1.0
+_DRAIN_POLL_S = 0.02
+
+
+def run(settings: ServerSettings, *, on_ready: Callable[[dict[str, object]], None]) -> None:
+    """Serve an archive until SIGTERM or SIGINT; `on_ready` gets port, name and version once the model is warm.
+
+    Raises:
+        ArchiveError: the archive cannot be served.
+        ServerError: nobody can listen there.
+
+    """
+    with ExitStack() as stack:
+        listener = stack.enter_context(listen(settings.host, settings.port))
+        folder = _unpacked(settings, stack)
+        uvloop.run(_serve(folder, settings, listener, on_ready))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind the address.
+
+    Raises:
+        ServerError: it is taken, or not of this machine.
+
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise ServerError(
+            f"address: got {host}:{port} ({error}); allowed a free port of this machine (0 chooses one); "
+            f"stop what listens there or choose another with --port"
+        ) from None
+
+
+def _unpacked(settings: ServerSettings, stack: ExitStack) -> ModelFolder:
+    if settings.workdir is None:
+        workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamhub-model-"))) / "model"
+    else:
+        workdir = settings.workdir
+    folder = unpack(settings.archive, workdir)
+    if not isinstance(folder.served.runtime, TritonRuntime):
+        raise ArchiveError(
+            f"{settings.archive.name}: got a {folder.served.runtime.kind} model; allowed triton models with an ONNX "
+            f"graph; it runs in the vLLM container, not in this server"
+        )
+    return folder
+
+
+async def _serve(
+    folder: ModelFolder,
+    settings: ServerSettings,
+    listener: socket.socket,
+    on_ready: Callable[[dict[str, object]], None],
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    runtime = folder.served.runtime
+    assert isinstance(runtime, TritonRuntime)  # noqa: S101 - see _unpacked
+    app = ModelApp(folder.served, limits=settings.limits, max_rows=runtime.max_batch_size, loop=loop)
+    server = await loop.create_server(lambda: Connection(app, loop), sock=listener)
+    caps = Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
+    loading = asyncio.ensure_future(asyncio.to_thread(_load, folder, settings, caps))
+    waiting = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait((loading, waiting), return_when=asyncio.FIRST_COMPLETED)
+    batcher = None
+    sweeper = asyncio.ensure_future(_sweep(app, loop))
+    try:
+        if not stopped.is_set():
+            model, times = loading.result()
+            batcher = Batcher(model.run, caps=caps, times=times, loop=loop, metrics=app.metrics)
+            gc.collect()
+            gc.freeze()  # what lives as long as the server need not be looked at again
+            app.serve(batcher)
+            port = listener.getsockname()[1]
+            on_ready({"port": port, "name": folder.served.name, "version": folder.served.version})
+            await waiting
+        server.close()
+        await _drain(app, loop, settings.limits.drain_s)
+    finally:
+        sweeper.cancel()
+        if batcher is not None:
+            batcher.close()
+
+
+def _load(folder: ModelFolder, settings: ServerSettings, caps: Caps) -> tuple[OnnxModel, ServiceTimes]:
+    served = folder.served
+    model = OnnxModel(folder.model, served, threads=settings.threads)
+    sample = blank(served.inputs) if folder.sample is None else _sample(folder, folder.sample, caps)
+    try:
+        return model, model.warm_up(sample, max_rows=caps.max_rows)
+    except InferenceError as error:
+        raise ArchiveError(f"{settings.archive.name}: its sample does not run: {error}") from None
+
+
+def _sample(folder: ModelFolder, path: Path, caps: Caps) -> list[Array]:
+    try:
+        request = codec.decode_request(path.read_bytes(), content_type=codec.JSON_TYPE)
+        return RequestCheck(folder.served, max_rows=caps.max_rows).arrays(request)
+    except InferenceError as error:
+        raise ArchiveError(
+            f"{folder.served.name} {folder.served.version}: {path.relative_to(folder.root)}: {error}"
+        ) from None
+
+
+async def _sweep(app: ModelApp, loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        now_s = loop.time()
+        for connection in tuple(app.connections):
+            connection.expire(now_s)
+
+
+async def _drain(app: ModelApp, loop: asyncio.AbstractEventLoop, drain_s: float) -> None:
+    app.draining = True
+    until_s = loop.time() + drain_s
+    while not app.idle and loop.time() < until_s:
+        for connection in tuple(app.connections):
+            if connection.idle:
+                connection.close()
+        await asyncio.sleep(_DRAIN_POLL_S)
