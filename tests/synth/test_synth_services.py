@@ -1,0 +1,147 @@
+"""Functions, table, cache and schedules of a stage carry the names and limits that the code relies on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aws_cdk.assertions import Match, Template
+
+FUNCTION = "AWS::Lambda::Function"
+# ElastiCache user guide: engines of serverless caches and of replication groups; node types of the r7g family.
+VALKEY = "valkey"
+R7G = {"cache.r7g.large", "cache.r7g.xlarge", "cache.r7g.2xlarge", "cache.r7g.4xlarge"}
+
+
+def functions(stage: Any) -> dict[str, Any]:
+    return {found.props["FunctionName"].rsplit("-", 1)[1]: found for found in stage.all(FUNCTION)}
+
+
+def variables(found: Any) -> dict[str, Any]:
+    names: dict[str, Any] = found.props["Environment"]["Variables"]
+    return names
+
+
+def test_three_functions_run_their_own_handlers_on_the_runtime_of_the_built_wheels(stage: Any) -> None:
+    found = functions(stage)
+    assert set(found) == {"predict", "release", "drift"}
+    for name, function in found.items():
+        assert function.props["FunctionName"] == f"streamhub-{stage.stage.name}-{name}"
+        assert function.props["Handler"] == f"lambdas.{name}.handler.handler"
+        assert function.props["Runtime"] == "python3.12"
+        assert function.props["Architectures"] == ["arm64"]
+        assert function.props["TracingConfig"] == {"Mode": "Active"}
+
+
+def test_each_function_gets_the_names_it_reads_and_no_other(stage: Any) -> None:
+    found = functions(stage)
+    care = {
+        "STREAMHUB_STAGE",
+        "STREAMHUB_REGISTRY_BUCKET",
+        "STREAMHUB_TELEMETRY_BUCKET",
+        "STREAMHUB_STATE_TABLE",
+    }
+    assert set(variables(found["predict"])) == {"STREAMHUB_STAGE", "STREAMHUB_STATE_TABLE", "STREAMHUB_FEATURES_URL"}
+    assert set(variables(found["release"])) == care
+    assert set(variables(found["drift"])) == care
+    assert {variables(function)["STREAMHUB_STAGE"] for function in found.values()} == {stage.stage.name}
+
+
+def test_features_are_read_over_tls(stage: Any) -> None:
+    parts = variables(functions(stage)["predict"])["STREAMHUB_FEATURES_URL"]["Fn::Join"][1]
+    assert (parts[0], parts[-1]) == ("valkeys://", ":6379")
+
+
+def test_only_the_api_function_is_inside_the_network(stage: Any) -> None:
+    inside = {name for name, function in functions(stage).items() if "VpcConfig" in function.props}
+    assert inside == {"predict"}
+
+
+def test_ticks_of_the_release_controller_take_turns(stage: Any) -> None:
+    found = functions(stage)
+    assert found["release"].props["ReservedConcurrentExecutions"] == 1
+    assert "ReservedConcurrentExecutions" not in found["predict"].props
+
+
+def test_every_log_group_is_named_and_kept_as_long_as_the_stage_says(stage: Any) -> None:
+    groups = {found.props["LogGroupName"]: found.props for found in stage.all("AWS::Logs::LogGroup")}
+    for function in functions(stage).values():
+        assert f"/aws/lambda/{function.props['FunctionName']}" in groups
+    assert {props["RetentionInDays"] for props in groups.values()} == {stage.stage.log_retention_days}
+
+
+def test_the_state_table_has_the_keys_of_the_code_expires_items_and_can_be_restored(stage: Any) -> None:
+    Template.from_json(stage.templates["api"]).has_resource(
+        "AWS::DynamoDB::Table",
+        {
+            "Properties": {
+                "TableName": f"streamhub-{stage.stage.name}-state",
+                "KeySchema": [
+                    {"AttributeName": "pk", "KeyType": "HASH"},
+                    {"AttributeName": "sk", "KeyType": "RANGE"},
+                ],
+                "BillingMode": "PAY_PER_REQUEST",
+                "TimeToLiveSpecification": {"AttributeName": "expires_at", "Enabled": True},
+                "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+            }
+        },
+    )
+
+
+def test_releases_are_decided_every_five_minutes_and_drift_once_a_window(stage: Any) -> None:
+    rules = stage.all("AWS::Events::Rule", "release")
+    events = {rule.props["Targets"][0]["Input"]: rule.props["ScheduleExpression"] for rule in rules}
+    expected = {"{}": "rate(5 minutes)"}
+    for model in stage.models():
+        expected[json.dumps({"model": model.name}, separators=(",", ":"))] = "rate(1 hour)"
+    assert events == expected
+
+
+def test_the_cache_is_valkey_with_a_user_who_logs_in_by_iam(stage: Any) -> None:
+    user = stage.one("AWS::ElastiCache::User", "features").props
+    assert user["Engine"] == VALKEY
+    assert user["AuthenticationMode"] == {"Type": "iam"}
+    assert user["UserId"] == user["UserName"] == f"streamhub-{stage.stage.name}-features"  # IAM wants them equal
+    assert {"-@admin", "-@dangerous"} <= set(user["AccessString"].split())
+
+
+def test_dev_and_staging_have_a_serverless_cache(dev: Any, staging: Any) -> None:
+    for stage in (dev, staging):
+        cache = stage.one("AWS::ElastiCache::ServerlessCache", "features").props
+        assert cache["Engine"] == VALKEY
+        assert cache["CacheUsageLimits"]["DataStorage"] == {"Maximum": 5, "Unit": "GB"}
+        assert not stage.all("AWS::ElastiCache::ReplicationGroup")
+
+
+def test_prods_cache_has_a_node_a_zone_fails_over_and_encrypts(prod: Any) -> None:
+    Template.from_json(prod.templates["features"]).has_resource_properties(
+        "AWS::ElastiCache::ReplicationGroup",
+        {
+            "Engine": VALKEY,
+            "NumCacheClusters": 3,
+            "AutomaticFailoverEnabled": True,
+            "MultiAZEnabled": True,
+            "AtRestEncryptionEnabled": True,
+            "TransitEncryptionEnabled": True,
+            "TransitEncryptionMode": "required",
+            "Port": 6379,
+            "UserGroupIds": Match.any_value(),
+        },
+    )
+    assert prod.one("AWS::ElastiCache::ReplicationGroup", "features").props["CacheNodeType"] in R7G
+
+
+def test_only_functions_reach_the_cache(stage: Any) -> None:
+    (rule,) = stage.one("AWS::EC2::SecurityGroup", "features").props["SecurityGroupIngress"]
+    assert rule["FromPort"] == rule["ToPort"] == 6379
+    assert "NetworkFunctions" in rule["SourceSecurityGroupId"]["Fn::ImportValue"]
+
+
+def test_a_subnet_stands_in_each_zone_of_the_stage_file(stage: Any) -> None:
+    zones = [subnet.props["AvailabilityZone"] for subnet in stage.all("AWS::EC2::Subnet")]
+    assert zones == list(stage.stage.availability_zones)
+
+
+def test_kept_stages_log_refused_flows(dev: Any, prod: Any) -> None:
+    assert not dev.all("AWS::EC2::FlowLog")
+    assert prod.one("AWS::EC2::FlowLog", "network").props["TrafficType"] == "REJECT"
