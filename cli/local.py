@@ -1,0 +1,78 @@
+"""`streamhub local`: SageMaker on this machine: up, status, down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.output import JsonFlag, emit, progress_console
+
+app = typer.Typer(no_args_is_help=True)
+
+State = Annotated[Path, typer.Option(help="Folder of the stack's state and logs.")]
+Root = Annotated[Path, typer.Option(help="The project folder.")]
+_STATE = Path(".streamhub/local")
+
+
+@app.command()
+def up(
+    *,
+    port: Annotated[int, typer.Option(help="Loopback port of AWS; 0 takes a free one.")] = 0,
+    api_port: Annotated[int, typer.Option(help="Loopback port of the prediction API; 0 takes a free one.")] = 0,
+    state: State = _STATE,
+    root: Root = Path(),
+    as_json: JsonFlag = False,
+) -> None:
+    """Start everything, deploy the dev stage and return when it is ready; a stack that is up already is reported."""
+    from local.stack import LocalStack, running_document  # noqa: PLC0415 - boto3 and ONNX load only when it starts
+
+    document = running_document(state, root=root)
+    if document is None:
+        with progress_console.status("starting") as status:
+            stack = LocalStack(state, root, on_progress=status.update, detached=True, port=port, api_port=api_port)
+            document = stack.bring_up()
+    emit(document, as_json=as_json, lines=_lines(document))
+
+
+@app.command()
+def status(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
+    """Say what runs; exit 1 when nothing does."""
+    from local.lifecycle import report  # noqa: PLC0415
+
+    document = report(state)
+    services = document["services"]
+    lines = [f"state: {document['state']}"]
+    if isinstance(services, dict):
+        lines += [f"{name}: {_service(service)}" for name, service in services.items()]
+    emit(document, as_json=as_json, lines=lines)
+    if document["state"] in {"down", "stale"}:
+        raise typer.Exit(1)
+
+
+@app.command()
+def down(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
+    """End everything; nothing to end is fine."""
+    from local.lifecycle import take_down  # noqa: PLC0415
+
+    ended = take_down(state)
+    emit({"ended": ended}, as_json=as_json, lines=["ended" if ended else "nothing ran"])
+
+
+def _service(service: dict[str, object]) -> str:
+    if service["exit_code"] is not None:
+        return f"ended with code {service['exit_code']}; log {service['log']}"
+    return f"process {service['pid']}, port {service['port']}"
+
+
+def _lines(document: dict[str, object]) -> list[str]:
+    environment = document["env"]
+    exports = [f"export {key}={value}" for key, value in environment.items()] if isinstance(environment, dict) else []
+    return [
+        f"AWS: {document['endpoint_url']}",
+        f"prediction API: {document['api_url']}",
+        f"page: {document['page_url']}",
+        f"process: {document['pid']}",
+        *exports,
+    ]

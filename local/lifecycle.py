@@ -1,0 +1,76 @@
+"""Whether a stack runs in a folder, what it says of itself, and how to end it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from local import state as states
+from serving.errors import LocalStackError
+
+_END_S = 40.0
+_FORCED_END_S = 5.0
+_POLL_S = 0.05
+
+
+def refuse_running(state_dir: Path) -> None:
+    """Raise LocalStackError if a stack runs in that folder."""
+    state = states.read(state_dir)
+    if state is not None and states.is_alive(state):
+        raise LocalStackError(
+            f"{state_dir}: a stack that is not ready runs there (process {state.pid}): it is starting, or was left "
+            "half-started, or lost a service; see streamhub local status, end it with streamhub local down"
+        )
+
+
+def report(state_dir: Path) -> dict[str, object]:
+    """Give `state` (up, starting, degraded, stale or down), `pid` and the services."""
+    state = states.read(state_dir)
+    if state is None or state.failed:
+        return {"state": "down", "pid": None, "services": {}}
+    services = {name: asdict(service) for name, service in state.services.items()}
+    return {"state": _word(state), "pid": state.pid, "services": services}
+
+
+def take_down(state_dir: Path) -> bool:
+    """End the stack of that folder and forget it; False if none ran.
+
+    Raises:
+        LocalStackError: it does not end.
+
+    """
+    state = states.read(state_dir)
+    if state is None or not states.is_alive(state):
+        states.forget(state_dir)
+        return False
+    if not end(state.pid, gone=lambda: not states.is_alive(state)):
+        raise LocalStackError(f"process {state.pid} does not end; allowed: a stack of yours; end it by its number")
+    states.forget(state_dir)
+    return True
+
+
+def end(pid: int, *, gone: Callable[[], bool]) -> bool:
+    """Ask a supervisor to end and wait until it is gone, by force if need be; say whether it is."""
+    for number, patience_s in ((signal.SIGTERM, _END_S), (signal.SIGKILL, _FORCED_END_S)):
+        if gone():
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + patience_s
+        while not gone() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    return gone()
+
+
+def _word(state: states.StackState) -> str:
+    if not states.is_alive(state):
+        return "stale"
+    if state.ready:
+        return "up"
+    ended = any(service.exit_code is not None for service in state.services.values())
+    return "degraded" if ended else "starting"
