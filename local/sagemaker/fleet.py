@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Coroutine
@@ -76,7 +75,7 @@ class Fleets:
         for documents in (self._store.endpoints, self._store.deployed, self._store.pending):
             documents.pop(name, None)
         self._store.save()
-        self._end(task, self._running.pop(name, {}))
+        self._end(task, self._running.pop(name, {}), wait_s=0)
 
     def refuse_in_progress(self, name: str) -> None:
         """Raise unless the endpoint can be changed."""
@@ -114,7 +113,7 @@ class Fleets:
         endpoint["ProductionVariants"] = describe_variants(deployment, now=time.time())
         self._direct(name)
         self._mark(name, "InService")
-        self._end(None, before)
+        self._end(None, before, wait_s=self._options.termination_wait_s)
 
     async def _settle(self, name: str) -> None:
         await asyncio.sleep(self._options.weights_update_s)
@@ -176,14 +175,14 @@ class Fleets:
         deployment["archives"][variant] = {"path": str(archive.path), "sha256": archive.sha256}
         return archive
 
-    def _end(self, task: asyncio.Task[None] | None, servers: dict[str, ModelServer]) -> None:
-        ending = asyncio.create_task(self._finish(task, list(servers.values())))
+    def _end(self, task: asyncio.Task[None] | None, servers: dict[str, ModelServer], *, wait_s: float) -> None:
+        ending = asyncio.create_task(self._finish(task, list(servers.values()), wait_s=wait_s))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
 
-    async def _finish(self, task: asyncio.Task[None] | None, servers: list[ModelServer]) -> None:
+    async def _finish(self, task: asyncio.Task[None] | None, servers: list[ModelServer], *, wait_s: float) -> None:
         if task is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
+            await asyncio.wait([task])
+        await asyncio.sleep(wait_s)
         for server in servers:
             await self._servers.release(server)

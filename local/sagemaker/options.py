@@ -17,6 +17,8 @@ class Options:
     """What serves an archive: takes --archive, --host and --port, prints `{"port": N}` when ready."""
     weights_update_s: float = 0.25
     """How long an endpoint is Updating after new weights or counts."""
+    termination_wait_s: float = 0.5
+    """How long the old processes live on after an update, so that requests on their way still reach them."""
     metrics_interval_s: float = 5.0
     capture_flush_s: float = 1.0
     capture_flush_bytes: int = 1_000_000

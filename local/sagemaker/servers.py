@@ -15,7 +15,7 @@ import orjson
 
 from local.sagemaker.archives import Archive
 from local.sagemaker.options import Options
-from local.sagemaker.upstream import HOST, Answer, Upstream
+from local.sagemaker.upstream import HOST, Answer, UnreachableError, Upstream
 from serving.errors import EndpointError
 
 _FIRST_BACKOFF_S = 0.5
@@ -90,11 +90,18 @@ class ModelServer:
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Forward one request, waiting for the process if it is just coming (back)."""
-        if not self._up.is_set():
-            await self._up.wait()
-        if self._upstream is None:
-            raise EndpointError("the model server is ending")
-        return await self._upstream.post(path, headers, body)
+        while True:
+            if not self._up.is_set():
+                await self._up.wait()
+            upstream = self._upstream
+            if upstream is None:
+                raise EndpointError("the model server is ending")
+            try:
+                return await upstream.post(path, headers, body)
+            except UnreachableError:
+                # it has died and its end is not noticed yet; nothing was sent, so the next process may answer
+                if self._upstream is upstream:
+                    self._down()
 
     async def _launch(self, timeout_s: float) -> None:
         self._log_file.parent.mkdir(parents=True, exist_ok=True)

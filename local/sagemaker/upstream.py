@@ -16,6 +16,10 @@ HOST = "127.0.0.1"
 _MAX_IDLE = 128
 
 
+class UnreachableError(EndpointError):
+    """No connection could be made, so the server has seen nothing of the request."""
+
+
 @dataclass(slots=True)
 class Answer:
     """What the model server said."""
@@ -111,7 +115,8 @@ class Upstream:
         had gone away meanwhile, it cannot have answered.
 
         Raises:
-            EndpointError: the server cannot be reached, or went away.
+            UnreachableError: there is no server.
+            EndpointError: the server went away before it had answered.
 
         """
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -143,7 +148,7 @@ class Upstream:
         try:
             _, connection = await asyncio.get_running_loop().create_connection(_Connection, HOST, self._port)
         except OSError as error:
-            raise EndpointError(f"the model server on port {self._port} cannot be reached: {error}") from error
+            raise UnreachableError(f"the model server on port {self._port} cannot be reached: {error}") from error
         return connection
 
     async def _ask(self, connection: _Connection, head: bytes, body: bytes) -> Answer:

@@ -18,6 +18,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers `{"answer": name, …}`, or does what the body asks for: status, sleep_s, die."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     model: dict[str, str]
 
     def do_POST(self) -> None:
