@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from model_packaging.archive import PIECE_BYTES, Member, write_archive
+from serving.errors import PackagingError
+
+
+def read_back(archive: Path) -> dict[str, bytes]:
+    """Read with the standard library, which knows nothing of how it was written."""
+    found: dict[str, bytes] = {}
+    with tarfile.open(archive, "r:gz") as tar:
+        for info in tar:
+            source = tar.extractfile(info)
+            if source is not None:
+                found[info.name] = source.read()
+    return found
+
+
+def test_what_goes_in_comes_out_with_its_digests(tmp_path: Path) -> None:
+    big = os.urandom(PIECE_BYTES + 12345)
+    (tmp_path / "big.bin").write_bytes(big)
+    files = {"a/empty": b"", "a/b/c.txt": b"text", "z": b"1" * 512, "ü/täxt": "ü".encode()}
+    members = [*(Member(name, data) for name, data in files.items()), Member("big", tmp_path / "big.bin")]
+    written = write_archive(members, tmp_path / "out.tar.gz")
+    assert read_back(tmp_path / "out.tar.gz") == {**files, "big": big}
+    data = (tmp_path / "out.tar.gz").read_bytes()
+    assert (written.sha256, written.size_bytes) == (hashlib.sha256(data).hexdigest(), len(data))
+    assert {entry.path: (entry.size_bytes, entry.sha256) for entry in written.files} == {
+        name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in {**files, "big": big}.items()
+    }
+
+
+def test_order_times_modes_and_folders_of_the_machine_leave_no_trace(tmp_path: Path) -> None:
+    archives = []
+    for number, mode in enumerate((0o600, 0o777)):
+        folder = tmp_path / f"place-{number}"
+        folder.mkdir()
+        for name in ("one", "two"):
+            (folder / name).write_bytes(name.encode())
+            (folder / name).chmod(mode)
+            os.utime(folder / name, (number * 1e9, number * 1e9))
+        members = [Member(f"m/{name}", folder / name) for name in ("one", "two")]
+        write_archive(reversed(members) if number else members, folder / "out.tar.gz")
+        archives.append((folder / "out.tar.gz").read_bytes())
+    assert archives[0] == archives[1]
+
+
+def test_headers_are_plain_ustar_owned_by_nobody(tmp_path: Path) -> None:
+    write_archive([Member("m/one", b"1")], tmp_path / "out.tar.gz")
+    data = (tmp_path / "out.tar.gz").read_bytes()
+    assert data[4:8] == b"\0\0\0\0"  # RFC 1952: MTIME
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        infos = {info.name: info for info in tar}
+    assert (infos["m"].mode, infos["m/one"].mode) == (0o755, 0o644)
+    for info in infos.values():
+        assert (info.mtime, info.uid, info.gid, info.uname, info.gname) == (0, 0, 0, "", "")
+    assert len(gzip.decompress(data)) % tarfile.RECORDSIZE == 0
+
+
+def test_memory_stays_small_whatever_the_size(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(40 * PIECE_BYTES)
+    tracemalloc.start()
+    try:
+        write_archive([Member("large", large)], tmp_path / "out.tar.gz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * PIECE_BYTES
+
+
+def test_progress_ends_at_the_total(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    write_archive(
+        [Member("a", b"12345"), Member("b", b"123")],
+        tmp_path / "out.tar.gz",
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(5, 8), (8, 8)]
+
+
+def test_an_error_leaves_the_old_archive_and_nothing_else(tmp_path: Path) -> None:
+    def broken(done: int, total: int) -> None:
+        raise RuntimeError(f"{done} of {total}")
+
+    out = tmp_path / "out.tar.gz"
+    write_archive([Member("a", b"old")], out)
+    before = out.read_bytes()
+    with pytest.raises(RuntimeError, match="3 of 3"):
+        write_archive([Member("a", b"new")], out, progress=broken)
+    assert out.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_links_and_special_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"1")
+    (tmp_path / "link").symlink_to("real")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(PackagingError, match="cp -rL"):
+            write_archive([Member("a", tmp_path / name)], tmp_path / "out.tar.gz")
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../b", "a//b", "./a", "a\\b", "a\nb", ""])
+def test_names_outside_the_archive_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PackagingError, match="allowed a path below"):
+        write_archive([Member(name, b"1")], tmp_path / "out.tar.gz")
+
+
+def test_a_name_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackagingError, match="twice"):
+        write_archive([Member("a", b"1"), Member("a", b"2")], tmp_path / "out.tar.gz")
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    growing = tmp_path / "growing"
+    growing.write_bytes(b"12345")
+
+    def grow(done: int, total: int) -> None:
+        with growing.open("ab") as file:
+            file.write(b"6" * (done + total))
+
+    with pytest.raises(PackagingError, match="another size"):
+        write_archive([Member("a", growing)], tmp_path / "out.tar.gz", progress=grow)
+
+
+def test_more_files_than_a_reader_takes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackagingError, match="4096 files"):
+        write_archive([Member(str(number), b"") for number in range(4097)], tmp_path / "out.tar.gz")
