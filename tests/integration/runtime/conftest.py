@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -197,7 +198,7 @@ Start = Callable[..., AbstractContextManager[Server]]
 def packed_fixture(tmp_path_factory: pytest.TempPathFactory) -> Pack:
     """Pack one of the models, with changes of what its archive says and with another sample or graph."""
 
-    def packed(name: str, *, sample: dict[str, object] | None = None, graph: bytes = b"", **changes: object) -> Path:
+    def packed(name: str, *, sample: dict[str, object] | None = None, graph: bytes = b"", **changes: Any) -> Path:
         served, made = MODELS[name]
         archive = tmp_path_factory.mktemp("archives") / f"{name}.model.tar.gz"
         return pack(archive, replace(served, **changes), graph or made(), sample)
@@ -209,7 +210,7 @@ def packed_fixture(tmp_path_factory: pytest.TempPathFactory) -> Pack:
 def start_fixture(packed: Pack) -> Start:
     """Start a server on one of the models; used as a context, so that its end is checked."""
 
-    def start(name: str, *options: str, **changes: object) -> AbstractContextManager[Server]:
+    def start(name: str, *options: str, **changes: Any) -> AbstractContextManager[Server]:
         return serving(packed(name, **changes), *options)
 
     return start

@@ -26,9 +26,18 @@ def steps(*values: int) -> dict[str, Any]:
 
 
 async def many(server: Any, documents: list[dict[str, Any]], *, clients: int = 64) -> list[httpx.Response]:
+    """Send with so many clients, each one request at a time; answers are in the order of the documents."""
+    answers: dict[int, httpx.Response] = {}
+    left = iter(enumerate(documents))
     limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits, trust_env=False) as client:
-        return await asyncio.gather(*(client.post("/invocations", json=each) for each in documents))
+    async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits, trust_env=False) as http:
+
+        async def client() -> None:
+            for number, each in left:
+                answers[number] = await http.post("/invocations", json=each)
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+    return [answers[number] for number in range(len(documents))]
 
 
 def test_64_clients_get_what_each_would_get_alone(linear: Any) -> None:
