@@ -42,7 +42,7 @@ class Decision:
     @property
     def text(self) -> str:
         """One line: the rule, then the gates it rests on."""
-        shown = "; ".join(f"{gate.gate} {gate.verdict}: {gate.text}" for gate in self.reasons)
+        shown = "; ".join(gate.line for gate in self.reasons)
         return f"{self.rule}: {shown}" if shown else self.rule
 
 

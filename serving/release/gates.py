@@ -31,6 +31,9 @@ class Verdict(StrEnum):
     NOT_ENOUGH_DATA = "not-enough-data"
 
 
+_WORDS = {Verdict.PASSED: "ok", Verdict.FAILED: "FAILED", Verdict.NOT_ENOUGH_DATA: "undecided"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     """A gate's verdict, one line on why, and its numbers."""
@@ -39,6 +42,11 @@ class GateResult:
     verdict: Verdict
     text: str
     numbers: dict[str, float]
+
+    @property
+    def line(self) -> str:
+        """One line for a person."""
+        return f"{self.gate} {_WORDS[self.verdict]}: {self.text}"
 
     @property
     def passed(self) -> bool:

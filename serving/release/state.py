@@ -39,7 +39,8 @@ class ReleaseRecord:
     """One release of one model.
 
     `share` is the challenger's part of keyed traffic, 0..1. `saved_weights` are the endpoint's weights before the
-    release; a rollback restores them. `version` counts writes from 1. `resume_state` is set while PAUSED.
+    release; a rollback restores them. `saved_instances` carried all traffic then: a share of it needs that share of
+    them. `version` counts writes from 1. `resume_state` is set while PAUSED.
     """
 
     release_id: str
@@ -61,6 +62,7 @@ class ReleaseRecord:
     actor: str
     reason: str
     resume_state: ReleaseState | None = None
+    saved_instances: int = 1
 
     @property
     def terminal(self) -> bool:

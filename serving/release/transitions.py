@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -26,6 +27,7 @@ def start(
     production: Slot,
     versions: Mapping[Slot, str],
     weights: Mapping[Slot, float],
+    instances: int,
     previous_version: int,
     salt: str,
     actor: str,
@@ -46,6 +48,7 @@ def start(
         share=0.0,
         salt=salt,
         saved_weights=dict(weights),
+        saved_instances=instances,
         version=previous_version + 1,
         started_at=now,
         stage_started_at=now,
@@ -80,10 +83,14 @@ def apply(record: ReleaseRecord, decision: Decision, policy: ReleasePolicy, now:
 def _advance(record: ReleaseRecord, reason: str, policy: ReleasePolicy, now: datetime) -> ReleaseRecord:
     if record.state not in {ReleaseState.REGISTERED, ReleaseState.CANARY}:
         raise ReleaseError(f"release {record.release_id}: got advance while {record.state}; only a canary advances")
-    index = 0 if record.state is ReleaseState.REGISTERED else record.stage_index + 1
+    index = _next_stage(record)
     state = ReleaseState.DECISION if policy.last_stage(index) else ReleaseState.CANARY
     moved = _moved(record, state=state, share=policy.ramp[index], reason=reason, actor=CONTROLLER, now=now)
     return replace(moved, stage_index=index, stage_started_at=now)
+
+
+def _next_stage(record: ReleaseRecord) -> int:
+    return 0 if record.state is ReleaseState.REGISTERED else record.stage_index + 1
 
 
 def settle(record: ReleaseRecord, observed: Mapping[Slot, float], now: datetime) -> ReleaseRecord:
@@ -151,6 +158,20 @@ def roll_back(record: ReleaseRecord, *, actor: str, reason: str, now: datetime) 
     before = _swapped(record) if record.state is ReleaseState.PROMOTED else record
     moved = _moved(before, state=ReleaseState.ROLLING_BACK, share=0.0, reason=reason, actor=actor, now=now)
     return replace(moved, resume_state=None)
+
+
+def next_share(record: ReleaseRecord, decision: Decision, policy: ReleasePolicy) -> float:
+    """Give the share of traffic that the challenger has after a decision."""
+    if decision.kind is DecisionKind.PROMOTE:
+        return 1.0
+    if decision.kind is DecisionKind.ADVANCE:
+        return policy.ramp[_next_stage(record)]
+    return record.share if decision.kind is DecisionKind.HOLD else 0.0
+
+
+def instances_for(record: ReleaseRecord, share: float, *, production: int, most: int) -> int:
+    """Give how many instances the challenger needs before it gets a share of traffic; at least 1, at most `most`."""
+    return min(most, max(1, math.ceil(share * max(record.saved_instances, production) - 1e-9)))
 
 
 def desired_weights(record: ReleaseRecord) -> dict[Slot, float]:
