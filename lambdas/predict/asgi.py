@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +29,7 @@ from lambdas.predict.service import Target
 from lambdas.predict.settings import read_settings
 from lambdas.predict.support import Generator, events
 from lambdas.predict.wiring import build, generator_target
-from serving.errors import StreamHubError
+from serving.errors import ServerError, StreamHubError
 from serving.prediction import requests
 
 HOST = "127.0.0.1"
@@ -125,30 +127,43 @@ def make_app() -> Starlette:
     return Shell(routes, support=support).app()
 
 
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise ServerError(f"port {port}: got {error.strerror}; allowed a free port; choose another, or 0") from error
+    return listener
+
+
 class _Server(uvicorn.Server):
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        await super().startup(sockets)  # type: ignore[arg-type]
-        if self.started:
-            port = self.servers[0].sockets[0].getsockname()[1]
-            sys.stdout.write(f'{{"port": {port}}}\n')
+    """Says the port once it answers."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and sockets:
+            sys.stdout.write(f'{{"port": {sockets[0].getsockname()[1]}}}\n')
             sys.stdout.flush()
 
 
 def main() -> int:
-    """Serve until SIGTERM; give the exit code."""
+    """Serve until SIGTERM or SIGINT; give the exit code."""
     parser = argparse.ArgumentParser(prog="lambdas.predict.asgi")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     port = parser.parse_args().port
     try:
         app = make_app()
+        listener = _listen(port)
     except StreamHubError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    config = uvicorn.Config(
-        app, host=HOST, port=port, log_level="warning", access_log=False, loop="auto", http="httptools"
-    )
-    server = _Server(config)
-    server.run()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn drains and then raises the signal again, which would end the process as killed
+        signal.signal(number, signal.SIG_IGN)
+    server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, http="httptools"))
+    server.run(sockets=[listener])
     return 0 if server.started else 1
 
 
