@@ -75,6 +75,7 @@ def _line(row: dict[str, object]) -> str:
 @contextmanager
 def _bar(label: str) -> Iterator[Report]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=progress_console, transient=True) as progress:
+    silent = not progress_console.is_terminal
+    with Progress(*columns, console=progress_console, transient=True, disable=silent) as progress:
         task = progress.add_task(label)
         yield lambda done, total: progress.update(task, completed=done, total=total)

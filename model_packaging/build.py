@@ -110,7 +110,7 @@ def _sources(spec: ModelSpec, version: str, model_dir: Path, weights: Path | Non
         allowed = ", ".join(sorted(spec.versions)) or "none"
         raise PackagingError(
             f"{spec.name}: version: got {version!r}; allowed {allowed}; "
-            f"add [versions.{version!r}] to model.toml or give --weights"
+            f'add [versions."{version}"] to model.toml or give --weights'
         )
     named = spec.versions[version]
     return Sources(
