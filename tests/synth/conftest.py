@@ -105,9 +105,9 @@ def lambda_folder_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", name="context")
 def context_fixture(root: Path) -> Mapping[str, Any]:
-    """Give the feature flags of cdk.json, which only the CDK CLI reads by itself."""
+    """Give the feature flags of cdk.json and what the CDK CLI adds to them; an app started alone has neither."""
     flags: Mapping[str, Any] = json.loads((root / "cdk.json").read_text())["context"]
-    return flags
+    return {**flags, "aws:cdk:enable-path-metadata": True, "aws:cdk:enable-asset-metadata": True}
 
 
 @pytest.fixture(scope="session", name="synthesise")
