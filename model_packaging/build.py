@@ -129,7 +129,7 @@ def _members(spec: ModelSpec, served: ServedModel, weights: Path, sample_path: P
     problems = problems or answer_problems(weights, tensors, spec.outputs)
     if problems:
         raise PackagingError("\n".join(f"{spec.name}: {problem}" for problem in problems))
-    return triton.layout(served, weights=Member("", weights), sample=sample, first_row=first_rows(tensors))
+    return triton.layout(served, weights=weights, sample=sample, first_row=first_rows(tensors))
 
 
 def _sample(path: Path) -> bytes:

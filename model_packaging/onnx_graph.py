@@ -65,7 +65,7 @@ def graph_problems(
     except Exception as error:  # noqa: BLE001 - protobuf's error class differs between its implementations
         yield f"got bytes that are no ONNX model ({error}); allowed a self-contained ONNX file; export it again"
         return
-    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _tensors(model.graph)):
         yield "got weights in files beside it; allowed one self-contained file; save it without external data"
         return
     yield from _version_problems(model)
@@ -74,6 +74,18 @@ def graph_problems(
     found = [value for value in model.graph.input if value.name not in initial]
     yield from _tensor_problems("input", found, inputs, batched=batched)
     yield from _tensor_problems("output", list(model.graph.output), outputs, batched=batched)
+
+
+def _tensors(graph: Any) -> Iterator[Any]:  # noqa: ANN401 - onnx ships no types
+    """Give every stored tensor, those inside nodes and their subgraphs too."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)
 
 
 def _version_problems(model: Any) -> Iterator[str]:  # noqa: ANN401 - onnx ships no types

@@ -32,16 +32,14 @@ def first_rows(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(Tensor(tensor.name, np.ascontiguousarray(tensor.array[:1])) for tensor in tensors)
 
 
-def answer_problems(
-    model: Path, tensors: Sequence[Tensor], outputs: Sequence[TensorSpec], *, rows: int | None = None
-) -> list[str]:
+def answer_problems(model: Path, tensors: Sequence[Tensor], outputs: Sequence[TensorSpec]) -> list[str]:
     """Run an ONNX file once on the CPU; give every way in which its answer is not what the spec says."""
     try:
         answer = _run(model, tensors)
     except Exception as error:  # noqa: BLE001 - ONNX Runtime has a class for each of its failures, none of them common
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         return [f"model.onnx: got an error of ONNX Runtime on the sample ({first}); mend the graph or the sample"]
-    expected = rows if rows is not None else (len(tensors[0].array) if tensors else 0)
+    expected = len(tensors[0].array)
     problems = list(_tensor_problems("output", answer, outputs))
     problems += [
         f"output {tensor.name!r}: got {len(tensor.array)} rows; allowed {expected}, as many as asked; fix the graph"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from model_packaging.archive import Member
@@ -28,12 +29,12 @@ Value = str | int | bool | Word | Sequence["Field"]
 Field = tuple[str, "Value"]
 
 
-def layout(served: ServedModel, *, weights: Member, sample: bytes, first_row: Sequence[Tensor]) -> list[Member]:
+def layout(served: ServedModel, *, weights: Path | bytes, sample: bytes, first_row: Sequence[Tensor]) -> list[Member]:
     """Give the members of the archive: one folder of the model's name, as Triton's SageMaker frontend wants it.
 
     Args:
         served: what the archive says of the model.
-        weights: the ONNX file, under any name.
+        weights: the ONNX file, or its bytes.
         sample: `samples/request.json`.
         first_row: one row of each input, for the warm-up.
 
@@ -42,7 +43,7 @@ def layout(served: ServedModel, *, weights: Member, sample: bytes, first_row: Se
     return [
         Member(f"{top}/config.pbtxt", config_pbtxt(served, first_row).encode()),
         Member(f"{top}/{FILE_NAME}", served.to_json()),
-        Member(f"{top}/1/model.onnx", weights.source),
+        Member(f"{top}/1/model.onnx", weights),
         Member(f"{top}/samples/request.json", sample),
         *(Member(f"{top}/warmup/{tensor.name}", to_bytes(tensor.array)) for tensor in first_row),
     ]

@@ -156,3 +156,21 @@ def test_a_lock_names_digests_from_oldest_to_newest_and_keeps_what_it_should(
     write_lock(model_dir, [old], keep=read_lock(model_dir))
     assert list(read_lock(model_dir)) == ["1.0.0", "9.0.0", "10.0.0"]
     assert read_lock(model_dir)["1.0.0"] == LockedVersion(sha256=old.archive_sha256, size_bytes=old.size_bytes)
+
+
+@pytest.mark.parametrize("place", ["initializer", "node"])
+def test_weights_in_files_beside_the_graph_are_refused(
+    spec: ModelSpec, model_dir: Path, tmp_path: Path, make_network: Network, place: str
+) -> None:
+    network = make_network()
+    tensor = network.graph.initializer[0]
+    if place == "node":
+        node = helper.make_node("Constant", [], ["unused"], value=tensor)
+        network.graph.node.insert(0, node)
+        tensor = network.graph.node[0].attribute[0].t
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../../etc/passwd")
+    (model_dir / "weights" / "1.0.0.onnx").write_bytes(network.SerializeToString())
+    with pytest.raises(PackagingError, match="weights in files beside it"):
+        build(spec, model_dir, tmp_path)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
-from model_packaging.archive import Member
 from model_packaging.triton import config_pbtxt, layout
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import Tensor
@@ -58,10 +57,7 @@ def test_warm_up_runs_a_lone_row_and_a_full_batch_of_the_sample(messages: Any, s
     for warm in config.model_warmup:
         given = warm.inputs["x"]
         assert (given.data_type, list(given.dims), given.input_data_file) == (messages.TYPE_FP32, [2], "x")
-    members = {
-        member.path: member.source
-        for member in layout(served, weights=Member("", b"onnx"), sample=b"{}", first_row=(row,))
-    }
+    members = {member.path: member.source for member in layout(served, weights=b"onnx", sample=b"{}", first_row=(row,))}
     assert members["toy/warmup/x"] == np.array([1.0, 0.5], dtype="<f4").tobytes()
     assert set(members) == {
         "toy/config.pbtxt",
