@@ -1,0 +1,41 @@
+"""What a stage may say instead of a model is checked as strictly as the model's own word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from serving.spec import ModelSpec, SlotVersions, StageModel, StageSpec
+from serving.spec.checks import stage_problems
+from serving.spec.load import parse
+from serving.spec.manifest import LockedVersion
+
+NAME = "recommendation_ranker"
+
+
+def problems(root: Path, **overrides: int) -> list[str]:
+    file = f"models/{NAME}/model.toml"
+    model = parse((root / file).read_text(), ModelSpec, file=file)
+    stage = parse((root / "stages/dev.toml").read_text(), StageSpec, file="stages/dev.toml")
+    entry = StageModel(versions=SlotVersions(a="2.0.0", b="3.0.0"), **overrides)
+    locks = {NAME: {version: LockedVersion(sha256="0" * 64, size_bytes=1) for version in model.versions}}
+    stage = replace(stage, models={NAME: entry})
+    return [str(found) for found in stage_problems(stage, {NAME: model}, locks, file="stages/dev.toml", stem="dev")]
+
+
+@pytest.mark.parametrize("percent", [0, 1, 100])
+def test_a_stage_may_capture_any_share(root: Path, percent: int) -> None:
+    assert problems(root, capture_percent=percent) == []
+
+
+@pytest.mark.parametrize("percent", [-1, 101])
+def test_a_share_beyond_a_percentage_is_refused(root: Path, percent: int) -> None:
+    (found,) = problems(root, capture_percent=percent)
+    assert found.startswith(f"stages/dev.toml: models.{NAME}.capture_percent: got {percent}; allowed 0 to 100")
+
+
+def test_a_minimum_above_the_maximum_is_refused(root: Path) -> None:
+    (found,) = problems(root, min_count=3, max_count=2)
+    assert "got 3 (max_count 2); allowed 1 to max_count" in found
