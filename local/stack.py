@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import boto3
 import orjson
 
 from local import state as states
@@ -86,6 +87,23 @@ class LocalStack:
     def api_url(self) -> str:
         """Where the prediction API answers."""
         return f"http://{HOST}:{self._state().services['api'].port}"
+
+    @property
+    def http_api_url(self) -> str:
+        """The deployed HTTP API: each request runs the predict function."""
+        apis = boto3.client(
+            "apigatewayv2",
+            endpoint_url=self.endpoint_url,
+            region_name=self._stage.region,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",  # noqa: S106 - the local stack checks none
+        ).get_apis()["Items"]
+        wanted = f"streamhub-{STAGE}"
+        found = next((api["ApiId"] for api in apis if api["Name"] == wanted), None)
+        if found is None:
+            raise LocalStackError(f"HTTP API {wanted}: not deployed; deploy the stage first")
+        # the name that AWS gives it resolves nowhere here
+        return f"{self.endpoint_url}/_aws/execute-api/{found}/$default"
 
     @property
     def page_url(self) -> str:
