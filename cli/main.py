@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "features": ("cli.features", "The feature cache: load, get, check."),
     "release": ("cli.release", "Releases: start, status, tick, promote, rollback, history."),
     "drift": ("cli.drift", "Drift: run against a version's baseline."),
-    "demo": ("cli.demo", "The whole life of a model on this machine."),
+    "demo": ("cli.demo.command", "The whole life of a model on this machine."),
 }
 
 

@@ -6,9 +6,12 @@ import os
 import platform
 from collections import Counter
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 
 import numpy as np
+
+from cli.demo.traffic import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class DemoResult:
     latencies_ms: dict[str, list[float]] = field(default_factory=dict)
     statuses: Counter[int] = field(default_factory=Counter)
     errors: int = 0
+    degraded: int = 0
     by_phase: dict[str, dict[str, int]] = field(default_factory=dict)
     lambda_routes: dict[str, int] = field(default_factory=dict)
     outcomes: int = 0
@@ -74,10 +78,25 @@ class DemoResult:
     steps: list[tuple[str, float]] = field(default_factory=list)
     report: Path | None = None
 
+    def count(self, answer: Answer) -> None:
+        """Count one answer of the prediction API; a shed (503) is documented and no error."""
+        self.statuses[answer.status] += 1
+        if answer.status == HTTPStatus.OK:
+            self.latencies_ms.setdefault(answer.ask.route, []).append(answer.latency_ms)
+            self.degraded += bool(answer.document.get("degraded"))
+        elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
+            self.errors += 1
+
     @property
     def requests(self) -> int:
         """All answered requests through the prediction API."""
         return sum(self.statuses.values())
+
+    @property
+    def as_promised(self) -> bool:
+        """The better version was found, the drift was noticed, and nothing failed on the way."""
+        alarmed = bool(self.windows) and self.windows[-1].alarm_state == "ALARM"
+        return self.decision == "promote" and alarmed and not self.errors
 
     def routes(self) -> dict[str, RouteLatency]:
         """Latency by route."""
@@ -91,6 +110,7 @@ class DemoResult:
             "models": self.models,
             "requests": self.requests,
             "errors": self.errors,
+            "degraded": self.degraded,
             "sheds": self.statuses.get(503, 0),
             "by_variant": split,
             "by_phase": self.by_phase,

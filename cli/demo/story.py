@@ -1,0 +1,226 @@
+"""The demo, step by step; each step is what a team would do by hand, through the same code."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from http import HTTPStatus
+from itertools import cycle, islice
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from cli.demo.audience import Audience, true_click_rate
+from cli.demo.clock import DemoClock
+from cli.demo.operator import Operator
+from cli.demo.result import DemoResult
+from cli.demo.traffic import Answer, Ask, send
+from cli.demo.watch import Watch
+from local.stack import LocalStack
+from models.recommendation_ranker.world import World
+from serving.release.decide import Decision, DecisionKind
+from serving.release.policy import DEMO_POLICY, policy_for
+from serving.release.statistics import sample_size
+from serving.spec import ModelSpec
+from serving.spec.load import Project
+
+RANKER = "recommendation_ranker"
+CHALLENGER = "3.0.0"
+CLIENTS = 12
+WORLD_SEED = 7
+"""The world that the ranker was trained in (models/recommendation_ranker/train.py)."""
+
+_VISITS_SEED = 11
+_POWER = 0.8
+_LAMBDA_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How much traffic: visits between two looks, looks at most, requests of each other route, visits a drift window."""
+
+    visits_a_look: int
+    looks: int
+    others: int
+    visits_a_window: int
+
+
+FULL = Pace(visits_a_look=1_500, looks=14, others=150, visits_a_window=600)
+FAST = Pace(visits_a_look=1_200, looks=10, others=30, visits_a_window=300)
+
+
+def tell(project: Project, result: DemoResult, *, pace: Pace, state_dir: Path, say: Callable[[str], None]) -> None:
+    """Run the whole story and write what it sees into `result`; the stack is stopped however it ends."""
+    world, clock = World(WORLD_SEED), DemoClock()
+    audience = Audience(world=world, rng=np.random.default_rng(_VISITS_SEED))
+    with LocalStack(state_dir, project.root, on_progress=say) as stack:
+        steps = Steps(result, say)
+        with steps("start the local AWS"):
+            stack.start_services()
+        with steps("package, register, deploy"):
+            stack.deploy()
+        with steps("load features"):
+            stack.load_features()
+            stack.start_api()
+        os.environ.update(stack.env)
+        operator = Operator.from_environment(clock=clock)
+        result.models = deployed(project, operator, result.stage)
+        result.truth = truth(project, world)
+        story = Story(stack, pace=pace, result=result, audience=audience, operator=operator, clock=clock, say=say)
+        with steps("images, titles, questions"):
+            story.other_routes()
+        with steps("HTTP API and Lambda, once a route"):
+            story.lambda_routes()
+        with steps("release of the ranker"):
+            story.release()
+        with steps("weights follow the record"):
+            story.settle()
+        with steps("drift"):
+            story.drift(Watch.from_environment(project.model(RANKER), stage=result.stage))
+        with steps("stop"):
+            stack.stop()
+
+
+class Steps:
+    """Shows a step and notes how long it took."""
+
+    def __init__(self, result: DemoResult, say: Callable[[str], None]) -> None:
+        self._result = result
+        self._say = say
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Time what is inside."""
+        self._say(name)
+        started = time.perf_counter()
+        yield
+        self._result.steps.append((name, time.perf_counter() - started))
+
+
+class Story:
+    """The steps that need a running stack."""
+
+    def __init__(
+        self,
+        stack: LocalStack,
+        *,
+        pace: Pace,
+        result: DemoResult,
+        audience: Audience,
+        operator: Operator,
+        clock: DemoClock,
+        say: Callable[[str], None],
+    ) -> None:
+        self._stack = stack
+        self._pace = pace
+        self._result = result
+        self._audience = audience
+        self._operator = operator
+        self._clock = clock
+        self._say = say
+
+    def other_routes(self) -> None:
+        """Send the samples of the models that are not released here: images, titles, a question."""
+        asks = [_ask(sample) for name, sample in self._stack.samples.items() if name != RANKER]
+        self._send(islice(cycle(asks), self._pace.others * len(asks)))
+
+    def lambda_routes(self) -> None:
+        """Call the deployed HTTP API once a route: the same core in its other shell."""
+        for ask in map(_ask, self._stack.samples.values()):
+            url = f"{self._stack.http_api_url}{ask.route}"
+            response = httpx.post(url, json=ask.body, timeout=_LAMBDA_TIMEOUT_S, trust_env=False)
+            self._result.lambda_routes[ask.route] = response.status_code
+            self._result.errors += response.status_code != HTTPStatus.OK
+
+    def release(self) -> None:
+        """Start the release of the challenger and look until it ends, or the demo's traffic does."""
+        self._operator.start_release(RANKER, CHALLENGER)
+        decision = Decision(kind=DecisionKind.INCONCLUSIVE, rule="the demo's traffic ended without a verdict")
+        for number in range(1, self._pace.looks + 1):
+            phase = self._operator.record(RANKER).state.value
+            self._visit(phase, self._pace.visits_a_look)
+            self._clock.move_on(timedelta(days=1))
+            look, seen = self._operator.look(RANKER, impressions=sum(self._result.by_phase[phase].values()))
+            self._result.looks.append(look)
+            self._say(f"look {number}: {seen.kind.value}, {seen.rule}")
+            if seen.kind not in {DecisionKind.HOLD, DecisionKind.ADVANCE}:
+                decision = seen
+                break
+        self._result.decision = decision.kind.value
+        self._result.reasons = (decision.rule, *(f"{gate.gate}: {gate.text}" for gate in decision.reasons))
+
+    def settle(self) -> None:
+        """Let the endpoint's weights follow the record, and send visits that all meet the winner."""
+        if self._result.decision == DecisionKind.PROMOTE:
+            record = self._operator.settled(RANKER)
+            self._visit(record.state.value, self._pace.visits_a_look // 4)
+        self._result.weights = self._operator.weights(RANKER)
+        self._result.alias = self._operator.production(RANKER)
+
+    def drift(self, watch: Watch) -> None:
+        """Compare one window of the same people, then windows of changed ones, with the version's own baseline."""
+        slot = self._operator.record(RANKER).production
+        for label, at in watch.windows(self._clock()):
+            changed = label != watch.FIRST
+            if changed:
+                watch.change(self._audience.world)
+            opened = watch.open()
+            self._visit("drift", self._pace.visits_a_window)
+            window = watch.close(opened, slot=slot, label=label, at=at, records=self._pace.visits_a_window)
+            self._say(f"drift, {label}: {window.worst_feature} {window.score:.2f}")
+            self._result.windows.append(window)
+
+    def _visit(self, phase: str, count: int) -> None:
+        """Send visits, and the clicks that they lead to."""
+        clicks: list[Ask] = []
+        seen: Counter[str] = Counter(self._result.by_phase.get(phase, {}))
+
+        def note(answer: Answer) -> None:
+            if answer.status == HTTPStatus.OK:
+                seen[str(answer.document["variant"])] += 1
+                clicks.extend(self._audience.outcomes(answer))
+
+        self._send(self._audience.asks(count), note)
+        self._result.by_phase[phase] = dict(sorted(seen.items()))
+        answers = send(self._stack.api_url, clicks, clients=CLIENTS)
+        self._result.outcomes += sum(answer.status == HTTPStatus.ACCEPTED for answer in answers)
+        self._result.errors += sum(answer.status != HTTPStatus.ACCEPTED for answer in answers)
+
+    def _send(self, asks: Iterable[Ask], on_answer: Callable[[Answer], None] | None = None) -> None:
+        for answer in send(self._stack.api_url, asks, clients=CLIENTS, on_answer=on_answer):
+            self._result.count(answer)
+
+
+def truth(project: Project, world: World) -> dict[str, float]:
+    """Give what the world knows and the release has to find out, and the impressions that finding out takes."""
+    model = project.model(RANKER)
+    base, better = (
+        true_click_rate(world, project.root / "models" / RANKER / model.versions[version].weights)
+        for version in ("2.0.0", CHALLENGER)
+    )
+    uplift = better / base - 1
+    policy = policy_for(model.release, name=DEMO_POLICY)
+    needed = sample_size(base, uplift, share=policy.ramp[-1], alpha=policy.alpha, power=_POWER)
+    return {"base_rate": base, "uplift": uplift, "impressions_needed": needed}
+
+
+def deployed(project: Project, operator: Operator, stage: str) -> list[dict[str, str]]:
+    """Give every version that the stage holds, with the digest that the registry has for it."""
+    held = {
+        (name, version)
+        for name, entry in project.stage(stage).models.items()
+        for version in (entry.versions.a, entry.versions.b)
+    }
+    return [
+        {"name": name, "version": version, "digest": operator.digest(name, version)} for name, version in sorted(held)
+    ]
+
+
+def _ask(sample: Sample) -> Ask:
+    return Ask(route=sample["route"], body=sample["body"])
