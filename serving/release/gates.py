@@ -80,7 +80,7 @@ def sample_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     buckets = min(arm.used_buckets for arm in both)
     enough = impressions >= policy.min_impressions and buckets >= policy.min_buckets
     if policy.metric != "none":
-        enough = enough and clicks >= policy.min_clicks
+        enough = enough and clicks >= max(1, policy.min_clicks)  # nothing is relative to no click at all
     return GateResult(
         gate="sample",
         verdict=Verdict.PASSED if enough else Verdict.NOT_ENOUGH_DATA,
