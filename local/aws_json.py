@@ -124,7 +124,10 @@ class JsonService:
             check(params, operation.input_shape)
         result = handler(params)
         if operation.output_shape is not None:
-            check(result, operation.output_shape)
+            try:
+                check(result, operation.output_shape)
+            except ValidationError as error:
+                raise LocalStackError(f"the answer does not fit the model of {name}: {error}") from error
         return result
 
 
