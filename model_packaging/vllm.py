@@ -41,6 +41,8 @@ def layout(served: ServedModel, *, folder: Path, sample: bytes | None) -> list[M
     problems += [
         f"{folder.name}: {name}: got a name that packaging writes; rename it" for name in sorted(_OWN & set(names))
     ]
+    if sample is not None:
+        problems += _json_problems(sample, SAMPLE)
     if problems:
         raise PackagingError("\n".join(problems))
     members = [Member(name, folder / name) for name in names]

@@ -79,3 +79,9 @@ def test_a_file_under_the_name_of_our_own_is_refused(hf_spec: ModelSpec, hf_fold
     (hf_folder / "streamhub.json").write_text("{}")
     with pytest.raises(PackagingError, match=r"streamhub\.json: got a name that packaging writes"):
         build(hf_spec, hf_folder, tmp_path)
+
+
+def test_a_sample_that_is_no_json_is_refused(hf_spec: ModelSpec, hf_folder: Path, model_dir: Path) -> None:
+    (model_dir / "samples" / "request.json").write_bytes(b"{")
+    with pytest.raises(PackagingError, match=r"samples/request\.json: got no JSON"):
+        package(hf_spec, "1.0.0", model_dir=model_dir, out_dir=model_dir, image="vllm:test", weights=hf_folder)
