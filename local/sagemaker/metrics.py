@@ -28,13 +28,19 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
+    """What one variant did under one config."""
+
     model_us: Counter[float] = field(default_factory=Counter)
     overhead_us: Counter[float] = field(default_factory=Counter)
     concurrent: Counter[float] = field(default_factory=Counter)
     client_errors: Counter[float] = field(default_factory=Counter)
     server_errors: Counter[float] = field(default_factory=Counter)
     invocations: int = 0
+
+
+Tallies = dict[tuple[str, str, str], Tally]
+"""By endpoint, variant and config."""
 
 
 def coarse(value: float) -> float:
@@ -48,7 +54,7 @@ class Meter:
     def __init__(self, cloudwatch: Any, *, options: Options) -> None:  # noqa: ANN401 - a boto3 client
         self._cloudwatch = cloudwatch
         self._options = options
-        self._tallies: dict[tuple[str, str, str], _Tally] = {}
+        self._tallies: Tallies = {}
         self._kept: list[Json] = []
         self._flushing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -69,7 +75,7 @@ class Meter:
         key = (target.endpoint, target.variant, target.config)
         tally = self._tallies.get(key)
         if tally is None:
-            tally = self._tallies[key] = _Tally()
+            tally = self._tallies[key] = Tally()
         tally.invocations += 1
         tally.model_us[coarse(model_s * 1e6)] += 1
         tally.overhead_us[coarse((total_s - model_s) * 1e6)] += 1
@@ -78,12 +84,15 @@ class Meter:
         tally.client_errors[int(family == _CLIENT_ERROR)] += 1
         tally.server_errors[int(family not in _NO_SERVER_ERROR)] += 1
 
+    def take(self) -> Tallies:
+        """Give what was counted since the last time, and begin anew."""
+        tallies, self._tallies = self._tallies, {}
+        return tallies
+
     async def flush(self) -> None:
         """Publish what was counted since the last time."""
         async with self._flushing:
-            tallies, self._tallies = self._tallies, {}
-            now = datetime.now(UTC)
-            data = self._kept + [datum for key, tally in tallies.items() for datum in _data(key, tally, now)]
+            data = [*self._kept, *metric_data(self.take(), datetime.now(UTC))]
             self._kept = []
             for start in range(0, len(data), _DATA_PER_CALL):
                 batch = data[start : start + _DATA_PER_CALL]
@@ -99,11 +108,26 @@ class Meter:
             await asyncio.shield(self.flush())
 
 
-def _data(key: tuple[str, str, str], tally: _Tally, now: datetime) -> Iterator[Json]:
-    endpoint, variant, config = key
-    of_variant = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
-    of_fleet = [*of_variant, {"Name": "EndpointConfigName", "Value": config}]
-    series: tuple[tuple[str, str, Counter[float]], ...] = (
+def metric_data(tallies: Tallies, now: datetime) -> Iterator[Json]:
+    """Give what PutMetricData takes: each series by variant, and by variant and config."""
+    for (endpoint, variant, config), tally in tallies.items():
+        of_variant = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
+        of_fleet = [*of_variant, {"Name": "EndpointConfigName", "Value": config}]
+        for dimensions in (of_variant, of_fleet):
+            for name, unit, values in _series(tally):
+                for part in _parts(values):
+                    yield {
+                        "MetricName": name,
+                        "Dimensions": dimensions,
+                        "Timestamp": now,
+                        "Values": list(part),
+                        "Counts": [float(count) for count in part.values()],
+                        "Unit": unit,
+                    }
+
+
+def _series(tally: Tally) -> tuple[tuple[str, str, Counter[float]], ...]:
+    return (
         ("Invocations", "None", Counter({1.0: tally.invocations})),
         ("Invocation4XXErrors", "None", tally.client_errors),
         ("Invocation5XXErrors", "None", tally.server_errors),
@@ -111,17 +135,6 @@ def _data(key: tuple[str, str, str], tally: _Tally, now: datetime) -> Iterator[J
         ("ModelLatency", "Microseconds", tally.model_us),
         ("OverheadLatency", "Microseconds", tally.overhead_us),
     )
-    for dimensions in (of_variant, of_fleet):
-        for name, unit, values in series:
-            for part in _parts(values):
-                yield {
-                    "MetricName": name,
-                    "Dimensions": dimensions,
-                    "Timestamp": now,
-                    "Values": list(part),
-                    "Counts": [float(count) for count in part.values()],
-                    "Unit": unit,
-                }
 
 
 def _parts(values: Counter[float]) -> Iterator[dict[float, int]]:
