@@ -34,11 +34,11 @@ from models.training import (
 
 VERSION = "1.0.0"
 SEED = 11
-TRAINING_EXAMPLES = 8_000
+TRAINING_EXAMPLES = 6_000
 HELD_OUT_SEED = 12
 HELD_OUT_EXAMPLES = 2_000
 EPOCHS = 4
-BATCH_ROWS = 64
+BATCH_ROWS = 32
 WORD_WIDTH = 16
 HIDDEN_TITLES = 0.05
 
@@ -55,9 +55,10 @@ def make_network(torch: Any, word_count: int) -> Any:  # noqa: ANN401 - torch ha
     class Moderator(nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.picture = nn.Sequential(block(3, 16, 2), block(16, 32, 2), block(32, 64, 1), block(64, 96, 2))
+            widths = ((3, 24, 2), (24, 48, 2), (48, 80, 1), (80, 112, 2), (112, 112, 1))
+            self.picture = nn.Sequential(*(block(*width) for width in widths))
             self.words = nn.Embedding(word_count, WORD_WIDTH, padding_idx=0)
-            self.head = nn.Sequential(nn.Linear(2 * 96 + 2 * WORD_WIDTH, 64), nn.ReLU(), nn.Linear(64, len(LABELS)))
+            self.head = nn.Sequential(nn.Linear(2 * 112 + 2 * WORD_WIDTH, 64), nn.ReLU(), nn.Linear(64, len(LABELS)))
 
         def logits(self, image: Any, words: Any) -> Any:  # noqa: ANN401
             pixels = image.permute(0, 3, 1, 2).to(torch.float32) / 127.5 - 1.0
