@@ -94,11 +94,14 @@ class SageMakerInvoker:
         )
 
     def _client(self, timeout_ms: float) -> SageMakerRuntimeClient:
-        rung_ms = max(_rounded_down(timeout_ms, usual_ms) for usual_ms in self._usual_ms)
+        rung_ms = self._rung_ms(timeout_ms)
         with self._lock:
             if rung_ms not in self._clients:
                 self._clients[rung_ms] = self._make(rung_ms / 1000)
             return self._clients[rung_ms]
+
+    def _rung_ms(self, timeout_ms: float) -> float:
+        return max(_rounded_down(timeout_ms, usual_ms) for usual_ms in self._usual_ms)
 
 
 def _rounded_down(timeout_ms: float, usual_ms: float) -> float:

@@ -25,6 +25,7 @@ from serving.prediction.budget import budget_of
 from serving.prediction.types import Exposure, Outcome, Traffic
 from serving.protocol.codec import decode_request, encode_response
 from serving.protocol.tensors import Array, InferResponse, Tensor
+from serving.release.state import ReleaseRecord, ReleaseState
 from serving.spec import ModelSpec, Slot, StageSpec
 from serving.spec.load import parse
 from serving.telemetry.evidence import Evidence
@@ -43,6 +44,32 @@ def spec_of(name: str) -> ModelSpec:
 def stage_of(name: str) -> StageSpec:
     file = f"stages/{name}.toml"
     return parse((ROOT / file).read_text(), StageSpec, file=file)
+
+
+def release_record(
+    *, release_id: str = RELEASE, state: ReleaseState = ReleaseState.CANARY, share: float = 0.1, stage_index: int = 1
+) -> ReleaseRecord:
+    """Give a release of the ranker's slot b against a, as far as `state` says."""
+    return ReleaseRecord(
+        release_id=release_id,
+        model="recommendation_ranker",
+        policy="default",
+        state=state,
+        production="a",
+        challenger="b",
+        production_version="2.0.0",
+        challenger_version="3.0.0",
+        stage_index=stage_index,
+        share=share,
+        salt=release_id,
+        saved_weights={"a": 1.0, "b": 0.0},
+        version=2,
+        started_at=NOW,
+        stage_started_at=NOW,
+        updated_at=NOW,
+        actor="tester",
+        reason="started",
+    )
 
 
 def rank_model(inputs: dict[str, Array]) -> Array:
