@@ -90,12 +90,15 @@ class DataBucket(Construct):
             self.bucket.encryption_key.grant_decrypt(grantee)
 
     def grant_list_under(self, grantee: iam.IGrantable, prefix: str) -> None:
-        """Let it list a prefix, which also turns "access denied" for a missing object into "not found"."""
+        """Let it list a prefix, which also turns "access denied" for a missing object into "not found".
+
+        A request for one object names no prefix: IfExists is for those.
+        """
         iam.Grant.add_to_principal(
             grantee=grantee,
             actions=["s3:ListBucket"],
             resource_arns=[self._arn],
-            conditions={"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}},
+            conditions={"StringLikeIfExists": {"s3:prefix": [prefix, f"{prefix}/*"]}},
         )
 
     def grant_write_under(self, grantee: iam.IGrantable, prefix: str) -> None:

@@ -19,7 +19,8 @@ from infra.function import ServiceFunction
 from infra.lifecycle import log_retention, removal_policy
 from serving.spec import StageSpec
 
-OUTCOMES = "/v1/outcomes"
+# Routes that are no model's: outcomes of predictions, and the batch form, whose answer says what it needs.
+_SHARED_ROUTES = ("/v1/outcomes", "/v1/thumbnail-score/batch")
 _OPEN_ROUTES = {
     "/healthz": "a load balancer's question carries no signature",
     "/openapi.json": "the contract is public",
@@ -41,7 +42,7 @@ _LOG_FIELDS = {
 
 
 class PredictionApi(Construct):
-    """`POST` routes of the models and of outcomes behind IAM; health and contract are open."""
+    """`POST` routes of the models and the shared ones behind IAM; health and contract are open."""
 
     def __init__(
         self, scope: Construct, id_: str, *, stage: StageSpec, function: ServiceFunction, routes: Sequence[str]
@@ -66,7 +67,8 @@ class PredictionApi(Construct):
         self._log_accesses(stage)
         signed = authorizers.HttpIamAuthorizer()
         self._signed = [
-            self._route(path, method=apigateway.HttpMethod.POST, authorizer=signed) for path in (*routes, OUTCOMES)
+            self._route(path, method=apigateway.HttpMethod.POST, authorizer=signed)
+            for path in (*routes, *_SHARED_ROUTES)
         ]
         for path, reason in _OPEN_ROUTES.items():
             route = self._route(path, method=apigateway.HttpMethod.GET, authorizer=apigateway.HttpNoneAuthorizer())

@@ -14,11 +14,6 @@ from serving.spec import StageSpec
 
 CIDR = "10.20.0.0/16"
 _HTTPS = 443
-_INTERFACES = {
-    "SageMakerRuntime": ec2.InterfaceVpcEndpointAwsService.SAGEMAKER_RUNTIME,
-    "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
-    "Monitoring": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
-}
 
 
 def admit(group: ec2.SecurityGroup, *, sources: Sequence[ec2.ISecurityGroup], port: int, description: str) -> None:
@@ -79,9 +74,10 @@ class Network(Construct):
         group = ec2.SecurityGroup(
             self, "Endpoints", vpc=self.vpc, description="interface endpoints of AWS services", allow_all_outbound=False
         )
-        admit(group, sources=(self.functions, self.models), port=_HTTPS, description="AWS APIs over TLS")
-        for id_, service in _INTERFACES.items():
-            self.vpc.add_interface_endpoint(id_, service=service, security_groups=[group], open=False)
+        admit(group, sources=(self.functions,), port=_HTTPS, description="AWS APIs over TLS")
+        # the only API called from inside: logs and traces leave by the network of Lambda and SageMaker themselves
+        service = ec2.InterfaceVpcEndpointAwsService.SAGEMAKER_RUNTIME
+        self.vpc.add_interface_endpoint("SageMakerRuntime", service=service, security_groups=[group], open=False)
 
     def _flow_logs(self, stage: StageSpec) -> None:
         if stage.removal == "destroy":

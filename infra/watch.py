@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
-from infra.acknowledge import acknowledge
 from infra.buckets import CAPTURE_PREFIX, RegistryBucket, TelemetryBucket
 from infra.endpoint import Endpoint
 from infra.function import ServiceFunction
@@ -21,27 +19,20 @@ def allow_release(
     registry: RegistryBucket,
     telemetry: TelemetryBucket,
 ) -> None:
-    """Let it read what a release is judged by, move traffic and capacity, move the alias and leave an audit record."""
+    """Let it move traffic and capacity, move the alias and leave an audit record."""
     role = function.role
     endpoint.grant_shift_traffic(role)
     registry.grant_read_model(role, model)
     registry.grant_move_aliases(role, model)
-    for prefix in (f"audit/{model.name}", f"drift/{model.name}"):
-        telemetry.grant_read_under(role, prefix)
+    telemetry.grant_read_under(role, f"audit/{model.name}")
     telemetry.grant_write_under(role, f"audit/{model.name}")
-    stack = Stack.of(function)
-    alarms = f"arn:aws:cloudwatch:{stack.region}:{stack.account}:alarm:{endpoint.name}-*"
-    role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:DescribeAlarms"], resources=[alarms]))
-    acknowledge(role, f"AwsSolutions-IAM5[Resource::{alarms}]", reason="the alarms of one endpoint, by its name")
     _allow_scaling(function)
 
 
 def _allow_scaling(function: ServiceFunction) -> None:
     """Let it raise a variant's minimum before traffic moves; the finest form is the service's namespace."""
     function.role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["application-autoscaling:DescribeScalableTargets", "cloudwatch:GetMetricData"], resources=["*"]
-        )
+        iam.PolicyStatement(actions=["application-autoscaling:DescribeScalableTargets"], resources=["*"])
     )
     function.role.add_to_policy(
         iam.PolicyStatement(
@@ -67,12 +58,8 @@ def allow_drift(
     telemetry.grant_read_under(role, f"{CAPTURE_PREFIX}/{endpoint.name}")
     telemetry.grant_read_under(role, f"drift/{model.name}")
     telemetry.grant_write_under(role, f"drift/{model.name}")
-    publish_metrics(function)
-
-
-def publish_metrics(function: ServiceFunction) -> None:
-    """Let it publish into our namespace; PutMetricData has no resource, the condition is its finest form."""
-    function.role.add_to_policy(
+    # PutMetricData has no resource: the namespace is its finest form
+    role.add_to_policy(
         iam.PolicyStatement(
             actions=["cloudwatch:PutMetricData"],
             resources=["*"],

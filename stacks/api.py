@@ -14,7 +14,6 @@ from infra.function import ServiceFunction
 from infra.http_api import PredictionApi
 from infra.network import Network
 from infra.state_table import StateTable
-from infra.watch import publish_metrics
 from serving.spec import StageSpec
 from stacks.base import StageStack
 
@@ -51,7 +50,6 @@ class ApiStack(StageStack):
         )
         self.state.grant_read_write(self.predict.role)
         cache.grant_connect(self.predict.role)
-        publish_metrics(self.predict)
         for endpoint in endpoints:
             endpoint.grant_invoke(self.predict.role)
         self.api = PredictionApi(self, "Http", stage=stage, function=self.predict, routes=routes)

@@ -13,7 +13,6 @@ import pytest
 NO_FINER_RESOURCE = {
     "application-autoscaling:DescribeScalableTargets",
     "application-autoscaling:RegisterScalableTarget",
-    "cloudwatch:GetMetricData",
     "cloudwatch:PutMetricData",
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
@@ -135,6 +134,15 @@ def test_a_model_reads_its_own_archives_only(stage: Any) -> None:
         assert read == {f"arn:aws:s3:::{bucket}/models/{model.name}/blobs/*"}
 
 
+def test_buckets_are_listed_below_named_prefixes_and_a_missing_object_is_not_found(stage: Any) -> None:
+    """S3 says 403, not 404, to who may not list; a request for one object carries no prefix to compare."""
+    listings = [found for found in statements(stage) if "s3:ListBucket" in as_list(found["Action"])]
+    assert listings
+    for statement in listings:
+        assert list(statement["Condition"]) == ["StringLikeIfExists"]
+        assert all("/" in prefix for prefix in statement["Condition"]["StringLikeIfExists"]["s3:prefix"])
+
+
 def test_buckets_are_private_versioned_encrypted_and_refuse_plain_http(stage: Any) -> None:
     buckets = stage.all("AWS::S3::Bucket")
     assert {bucket.props["BucketName"] for bucket in buckets} == {
@@ -200,6 +208,7 @@ def test_every_route_is_signed_but_health_and_contract(stage: Any) -> None:
         "POST /v1/moderate",
         "POST /v1/rank",
         "POST /v1/thumbnail-score",
+        "POST /v1/thumbnail-score/batch",
         "POST /v1/outcomes",
     }
     assert {kind for key, kind in routes.items() if key not in open_routes} == {"AWS_IAM"}

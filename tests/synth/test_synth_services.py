@@ -142,6 +142,13 @@ def test_a_subnet_stands_in_each_zone_of_the_stage_file(stage: Any) -> None:
     assert zones == list(stage.stage.availability_zones)
 
 
+def test_the_network_pays_for_no_endpoint_that_nobody_calls(stage: Any) -> None:
+    kinds = [endpoint.props["VpcEndpointType"] for endpoint in stage.all("AWS::EC2::VPCEndpoint")]
+    assert sorted(kinds) == ["Gateway", "Gateway", "Interface"]
+    (interface,) = [e for e in stage.all("AWS::EC2::VPCEndpoint") if e.props["VpcEndpointType"] == "Interface"]
+    assert interface.props["ServiceName"].endswith(".sagemaker.runtime")
+
+
 def test_kept_stages_log_refused_flows(dev: Any, prod: Any) -> None:
     assert not dev.all("AWS::EC2::FlowLog")
     assert prod.one("AWS::EC2::FlowLog", "network").props["TrafficType"] == "REJECT"
