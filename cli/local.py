@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,7 @@ app = typer.Typer(no_args_is_help=True)
 State = Annotated[Path, typer.Option(help="Folder of the stack's state and logs.")]
 Root = Annotated[Path, typer.Option(help="The project folder.")]
 _STATE = Path(".streamhub/local")
+_TERMINATED = 143
 
 
 @app.command()
@@ -30,6 +33,7 @@ def up(
 
     document = running_document(state, root=root)
     if document is None:
+        signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(_TERMINATED))  # as an interrupt: ends everything
         with progress_console.status("starting") as status:
             stack = LocalStack(state, root, on_progress=status.update, detached=True, port=port, api_port=api_port)
             document = stack.bring_up()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -47,7 +50,8 @@ class Commands:
             self._stopped = True
             running = list(self._running)
         for process in running:
-            process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
 
     def _start(
         self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: int
@@ -62,6 +66,7 @@ class Commands:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # an interrupt is ours to handle; and `stop` reaches what it started itself
             )
             self._running.add(process)
             return process

@@ -33,6 +33,8 @@ def report(state_dir: Path) -> dict[str, object]:
     state = states.read(state_dir)
     if state is None or state.failed:
         return {"state": "down", "pid": None, "services": {}}
+    if not states.is_alive(state):
+        return {"state": "stale", "pid": None, "services": {}}
     services = {name: asdict(service) for name, service in state.services.items()}
     return {"state": _word(state), "pid": state.pid, "services": services}
 
@@ -68,8 +70,6 @@ def end(pid: int, *, gone: Callable[[], bool]) -> bool:
 
 
 def _word(state: states.StackState) -> str:
-    if not states.is_alive(state):
-        return "stale"
     if state.ready:
         return "up"
     ended = any(service.exit_code is not None for service in state.services.values())

@@ -1,0 +1,179 @@
+"""The contract with ministack's private hooks: it fails when the pinned release changes one of them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from local import ministack_adapter
+from local.alarm_watch import AlarmWatch
+from local.ministack_adapter import HOOKS, CloudWatch
+from local.resource_types import Target, resource_types
+from serving.errors import LocalStackError
+
+REGION, ACCOUNT = "us-east-1", "123456789012"
+ALARM = "endpoint-errors-a"
+
+
+@pytest.fixture(name="hooked", scope="module")
+def hooked_fixture() -> None:
+    target = Target(endpoint_url="http://127.0.0.1:1", region=REGION, account=ACCOUNT, valkey_port=1)
+    ministack_adapter.application(resource_types(target))
+
+
+@pytest.fixture(name="cloudwatch")
+def cloudwatch_fixture(hooked: None) -> Iterator[Any]:  # noqa: ARG001 - it needs the hooks in place
+    store = import_module("ministack.services.cloudwatch")
+    CloudWatch(region=REGION, account=ACCOUNT).enter()
+    store.reset()
+    yield store
+    store.reset()
+
+
+def test_the_pinned_release_is_installed_and_has_every_hook() -> None:
+    ministack_adapter.check()
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in HOOKS.items() for name in names])
+def test_a_moved_hook_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(import_module(module), name)
+    with pytest.raises(LocalStackError, match=f"{module}.{name}"):
+        ministack_adapter.check()
+
+
+def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ministack_adapter, "version", lambda _: "9.9.9")
+    with pytest.raises(LocalStackError, match=r"got 9\.9\.9; allowed: 1\.5\.33"):
+        ministack_adapter.check()
+
+
+@pytest.mark.usefixtures("hooked")
+def test_handlers_are_called_as_ours_are_written() -> None:
+    provisioners = import_module("ministack.services.cloudformation.provisioners")
+    calls = inspect.getsource(provisioners._provision_resource) + inspect.getsource(provisioners._update_resource)
+    assert 'handler["create"](logical_id, props, stack_name)' in calls
+    assert 'handler["update"](physical_id, old_props, new_props, stack_name)' in calls
+    assert 'handler["delete"](physical_id, props)' in inspect.getsource(provisioners._delete_resource)
+
+
+@pytest.mark.usefixtures("hooked")
+def test_our_types_are_known_and_run_off_the_loop() -> None:
+    provisioners = import_module("ministack.services.cloudformation.provisioners")
+    stacks = import_module("ministack.services.cloudformation.stacks")
+    for name in ("AWS::SageMaker::Endpoint", "AWS::ApplicationAutoScaling::ScalingPolicy"):
+        assert name in provisioners._RESOURCE_HANDLERS
+        assert stacks._runs_on_worker_thread(name)
+    assert not stacks._runs_on_worker_thread("AWS::S3::Bucket")
+
+
+def put_alarm(store: Any, **changes: Any) -> None:
+    alarm = {
+        "AlarmName": ALARM,
+        "Namespace": "AWS/SageMaker",
+        "MetricName": "Invocation5XXErrors",
+        "Dimensions": [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": "a"}],
+        "Statistic": "Average",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "Threshold": 0.5,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "TreatMissingData": "notBreaching",
+        **changes,
+    }
+    status, _, body = store._put_metric_alarm({}, alarm, False, True)
+    assert status == 200, body
+
+
+def put_errors(store: Any, variant: str, **datum: Any) -> None:
+    dimensions = [{"Name": "VariantName", "Value": variant}, {"Name": "EndpointName", "Value": "e"}]
+    data = {"MetricName": "Invocation5XXErrors", "Dimensions": dimensions, "Timestamp": time.time() - 5, **datum}
+    status, _, body = store._put_metric_data({}, {"Namespace": "AWS/SageMaker", "MetricData": [data]}, False, True)
+    assert status == 200, body
+
+
+def described(store: Any) -> dict[str, Any]:
+    _, _, body = store._describe_alarms({}, {"AlarmNames": [ALARM]}, False, True)
+    found: dict[str, Any] = json.loads(body)["MetricAlarms"][0]
+    return found
+
+
+def look() -> None:
+    AlarmWatch(CloudWatch(region=REGION, account=ACCOUNT)).tick(datetime.now(UTC) + timedelta(seconds=1))
+
+
+def test_another_variants_errors_leave_an_alarm_alone(cloudwatch: Any) -> None:
+    put_alarm(cloudwatch)
+    put_errors(cloudwatch, "b", Value=1000.0)
+    look()
+    assert described(cloudwatch)["StateValue"] == "OK"
+
+
+@pytest.mark.parametrize(
+    "datum",
+    [
+        {"Value": 1.0},
+        {"Values": [0.0, 1.0], "Counts": [1.0, 9.0]},
+        {"StatisticValues": {"SampleCount": 10.0, "Sum": 9.0, "Minimum": 0.0, "Maximum": 1.0}},
+    ],
+)
+def test_its_own_errors_raise_an_alarm_with_a_reason_and_history(cloudwatch: Any, datum: dict[str, Any]) -> None:
+    put_alarm(cloudwatch)
+    put_errors(cloudwatch, "a", **datum)
+    assert described(cloudwatch)["StateValue"] == "INSUFFICIENT_DATA", "ministack's own evaluation must be off"
+    look()
+    alarm = described(cloudwatch)
+    assert alarm["StateValue"] == "ALARM"
+    assert alarm["StateReason"].startswith("Threshold Crossed: 1 ")
+    assert json.loads(alarm["StateReasonData"])["threshold"] == 0.5
+    history = cloudwatch._history_entries()
+    assert "from INSUFFICIENT_DATA to ALARM" in history[-1]["HistorySummary"]
+
+
+def test_a_change_of_state_is_an_event_of_cloudwatch(cloudwatch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = import_module("ministack.services.eventbridge")
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(events, "_dispatch_event", lambda event, *_: seen.append(event))
+    put_alarm(cloudwatch)
+    put_errors(cloudwatch, "a", Value=1.0)
+    look()
+    look()
+    assert [event["DetailType"] for event in seen] == ["CloudWatch Alarm State Change"], "told once, not at each look"
+    detail = json.loads(seen[0]["Detail"])
+    assert (detail["state"]["value"], detail["previousState"]["value"]) == ("ALARM", "INSUFFICIENT_DATA")
+
+
+@pytest.mark.usefixtures("cloudwatch")
+def test_a_templates_rule_for_few_samples_is_kept() -> None:
+    handlers = import_module("ministack.services.cloudformation.provisioners")._RESOURCE_HANDLERS
+    properties = {
+        "AlarmName": ALARM,
+        "Namespace": "AWS/SageMaker",
+        "MetricName": "ModelLatency",
+        "ExtendedStatistic": "p99",
+        "EvaluateLowSampleCountPercentile": "ignore",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanThreshold",
+    }
+    handlers["AWS::CloudWatch::Alarm"]["create"]("Alarm", properties, "stack")
+    [alarm] = CloudWatch(region=REGION, account=ACCOUNT).alarms()
+    assert alarm["EvaluateLowSampleCountPercentile"] == "ignore"
+
+
+def test_an_alarm_that_cannot_be_evaluated_leaves_the_others_alone(
+    cloudwatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_alarm(cloudwatch)
+    put_alarm(cloudwatch, AlarmName="band", ComparisonOperator="GreaterThanUpperThreshold")
+    put_errors(cloudwatch, "a", Value=1.0)
+    look()
+    assert described(cloudwatch)["StateValue"] == "ALARM"
+    assert "band" in caplog.text
