@@ -11,9 +11,10 @@ import random
 from typing import Any
 
 import boto3
+import orjson
 from botocore.config import Config
 
-from local.aws_json import JsonService, Receive, Scope, Send, send_answer
+from local.aws_json import Headers, JsonService, Receive, Scope, Send, send_answer
 from local.sagemaker.archives import Archives
 from local.sagemaker.capture import Capture
 from local.sagemaker.control import ControlPlane
@@ -24,6 +25,7 @@ from local.sagemaker.runtime_plane import RuntimePlane, endpoint_of
 from local.sagemaker.servers import ModelServers
 from local.sagemaker.store import Store
 from local.settings import LocalSettings
+from serving.errors import LocalStackError
 
 _NOT_FOUND = 404
 _ATTEMPTS = 6
@@ -86,13 +88,17 @@ class SageMakerApp:
         elif scope["path"] == "/":
             await self._control.serve(scope, receive, send)
         else:
-            await send_answer(send, status=_NOT_FOUND, headers=[], body=b"")
+            await _refuse_path(scope, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                await self.start()
+                try:
+                    await self.start()
+                except LocalStackError as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.stop()
@@ -105,6 +111,13 @@ def create_app(
 ) -> SageMakerApp:
     """Give the application; `chance` chooses variants and samples, so a seeded one makes both repeatable."""
     return SageMakerApp(settings, options or Options(), chance or random.Random())  # noqa: S311 - traffic, no secrets
+
+
+async def _refuse_path(scope: Scope, send: Send) -> None:
+    path = f"{scope['method']} {scope['path']}"
+    message = f"{path}: the local SageMaker answers POST / and POST /endpoints/NAME/invocations"
+    headers: Headers = [(b"content-type", b"application/json"), (b"x-amzn-errortype", b"UnknownOperationException")]
+    await send_answer(send, status=_NOT_FOUND, headers=headers, body=orjson.dumps({"Message": message}))
 
 
 def _client(settings: LocalSettings, service: str) -> Any:  # noqa: ANN401 - boto3 makes clients at run time

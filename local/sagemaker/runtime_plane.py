@@ -6,12 +6,13 @@ import asyncio
 import random
 import re
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
 import orjson
 
-from local.aws_json import AwsError, Headers, Json, Receive, Scope, Send, header, read_body, send_answer
+from local.aws_json import AwsError, Headers, Json, Receive, Scope, Send, read_body, send_answer
 from local.sagemaker.capture import Capture, Exchange
 from local.sagemaker.metrics import Meter
 from local.sagemaker.options import Options
@@ -79,8 +80,9 @@ class RuntimePlane:
             await _refuse(send, AwsError("413", f"Request body exceeds the maximum of {limit} bytes", status=413))
             return
         try:
-            target = self._target(endpoint, scope)
-            answer = await self._invoke(target, scope, body)
+            sent = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            target = self._target(endpoint, sent)
+            answer = await self._invoke(target, sent, body)
         except AwsError as error:
             await _refuse(send, error)
             return
@@ -92,14 +94,14 @@ class RuntimePlane:
             headers.append((_CUSTOM.encode(), answer.headers[_CUSTOM].encode("latin-1")))
         await send_answer(send, status=_OK, headers=headers, body=answer.body)
 
-    def _target(self, endpoint: str, scope: Scope) -> Target:
+    def _target(self, endpoint: str, sent: Mapping[str, str]) -> Target:
         for name, message in _UNSERVED.items():
-            if header(scope, name.encode()) is not None:
+            if name in sent:
                 raise _validation(message)
         route = self._routes.get(endpoint)
         if route is None:
             raise _validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
-        wanted = header(scope, b"x-amzn-sagemaker-target-variant")
+        wanted = sent.get("x-amzn-sagemaker-target-variant")
         try:
             target = route.named(wanted) if wanted is not None else route.choose(self._chance.random())
         except EndpointError as error:
@@ -108,13 +110,13 @@ class RuntimePlane:
             raise _validation(f"Variant {wanted} not found for Request: endpoint {endpoint} has no such variant.")
         return target
 
-    async def _invoke(self, target: Target, scope: Scope, body: bytes) -> Answer:
+    async def _invoke(self, target: Target, sent: Mapping[str, str], body: bytes) -> Answer:
         began = time.perf_counter()
-        headers = {name: value for name in _FORWARDED if (value := header(scope, name.encode())) is not None}
+        headers = {name: sent[name] for name in _FORWARDED if name in sent}
         headers.setdefault("content-type", _DEFAULT_TYPE)
         key = (target.endpoint, target.variant)
         concurrent = self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        sent = time.perf_counter()
+        asked = time.perf_counter()
         status = 0
         try:
             async with asyncio.timeout(self._options.invocation_timeout_s):
@@ -128,16 +130,16 @@ class RuntimePlane:
             self._meter.count(
                 target,
                 status=status,
-                model_s=received - sent,
+                model_s=received - asked,
                 total_s=time.perf_counter() - began,
                 concurrent=concurrent,
             )
         if not _OK <= status < _MULTIPLE:
             raise self._model_error(target, status, answer.body.decode("utf-8", "replace"))
-        self._keep(target, scope, headers["content-type"], body, answer)
+        self._keep(target, sent.get("x-amzn-sagemaker-inference-id"), headers["content-type"], body, answer)
         return answer
 
-    def _keep(self, target: Target, scope: Scope, content_type: str, body: bytes, answer: Answer) -> None:
+    def _keep(self, target: Target, inference_id: str | None, content_type: str, body: bytes, answer: Answer) -> None:
         rule = target.capture
         if rule is None or self._chance.random() * 100 >= rule.percent:
             return
@@ -146,7 +148,7 @@ class RuntimePlane:
             body=body,
             answer_type=answer.headers.get("content-type", _DEFAULT_TYPE),
             answer=answer.body,
-            inference_id=header(scope, b"x-amzn-sagemaker-inference-id"),
+            inference_id=inference_id,
             at=datetime.now(UTC),
         )
         self._capture.add(target, rule, exchange)

@@ -142,7 +142,8 @@ class ModelServer:
         size = self._log_file.stat().st_size
         with self._log_file.open("rb") as file:
             file.seek(max(0, size - _TAIL_BYTES))
-            said = file.read().decode("utf-8", "replace").strip()
+            tail = file.read().decode("utf-8", "replace")
+        said = (tail if size <= _TAIL_BYTES else tail.partition("\n")[2]).strip()
         return (
             "The primary container did not pass the ping health check. Please check CloudWatch logs for this endpoint. "
             f"({why}; {self._log_file}: {said or 'nothing'})"

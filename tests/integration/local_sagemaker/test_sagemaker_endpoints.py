@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +126,42 @@ def test_no_request_fails_while_an_endpoint_moves_to_another_config(aws: Any) ->
     endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
     config = aws.config({"a": aws.model(aws.archive("v3"))}, {"a": 1})
     aws.sm.update_endpoint(EndpointName=endpoint, EndpointConfigName=config)
+    pending = aws.sm.describe_endpoint(EndpointName=endpoint)["PendingDeploymentSummary"]
     answers = []
     while aws.sm.describe_endpoint(EndpointName=endpoint)["EndpointStatus"] == "Updating":
         answers.append(aws.invoke(endpoint)[1]["answer"])
     # the old answers until the move, then the new ones; never a mixture
     assert answers == sorted(answers)
     assert answers[0] == "v2"
+    assert pending["EndpointConfigName"] == config
     assert aws.invoke(endpoint)[1]["answer"] == "v3"
+
+
+def test_callers_notice_nothing_of_new_weights_and_configs(aws: Any) -> None:
+    models = {version: aws.model(aws.archive(version)) for version in ("v1", "v2", "v3")}
+    endpoint = aws.endpoint(aws.config({"a": models["v1"], "b": models["v1"]}, {"a": 1, "b": 1}))
+    done = threading.Event()
+
+    def call() -> list[str]:
+        answers = []
+        while not done.is_set():
+            answers.append(aws.invoke(endpoint)[1]["answer"])
+        return answers
+
+    with ThreadPoolExecutor(8) as pool:
+        callers = [pool.submit(call) for _ in range(8)]
+        try:
+            for version, weight in (("v2", 0), ("v3", 2)):
+                config = aws.config({"a": models[version], "b": models[version]}, {"a": 1, "b": 1})
+                aws.sm.update_endpoint(EndpointName=endpoint, EndpointConfigName=config)
+                aws.settled(endpoint)
+                change = [{"VariantName": "b", "DesiredWeight": weight}]
+                aws.sm.update_endpoint_weights_and_capacities(EndpointName=endpoint, DesiredWeightsAndCapacities=change)
+                aws.settled(endpoint)
+        finally:
+            done.set()
+        seen = [answer for caller in callers for answer in caller.result(30)]
+    assert set(seen) == {"v1", "v2", "v3"}
 
 
 def test_variants_with_the_same_bytes_share_a_process_and_other_environments_do_not(aws: Any) -> None:

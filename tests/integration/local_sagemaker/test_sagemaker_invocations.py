@@ -97,6 +97,12 @@ def test_the_container_sees_type_accept_and_custom_attributes_and_no_other_heade
     }  # fmt: skip
 
 
+def test_a_stream_is_refused_by_name_not_by_silence(aws: Any, endpoint: str) -> None:
+    response = failed(aws.runtime.invoke_endpoint_with_response_stream, EndpointName=endpoint, Body=b"{}")
+    assert response["Error"]["Code"] == "UnknownOperationException"
+    assert "/invocations-response-stream" in response["Error"]["Message"]
+
+
 def test_many_callers_at_once_get_each_their_own_answer(aws: Any, endpoint: str) -> None:
     def ask(number: int) -> bool:
         body = json.dumps({"say": f"answer {number}" * (1 + number)})
