@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from serving.errors import InvalidRequestError
@@ -23,12 +23,13 @@ RANDOM_BYTES = 10
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _UNIQUE_CHARACTERS = 26
-_CHECK_CHARACTERS = 4
+_CHECK_CHARACTERS = 6
 _SHOWN_CHARACTERS = 60
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORM = re.compile(
     r"(?P<unique>[0-9A-HJKMNP-TV-Z]{26})~(?P<model>[a-z][a-z0-9_]{0,62})~(?P<version>[0-9]+\.[0-9]+\.[0-9]+)"
     r"~(?P<slot>[ab])(?P<challenger>[cp])(?P<keyed>[ku])~(?P<bucket>[0-9]{1,4})~(?P<unit_bucket>[0-9]{1,3})"
-    r"~(?P<release>[A-Za-z0-9._-]{0,80})~(?P<stage>[0-9]{1,3})~(?P<weight>[0-9][0-9.e-]{0,23})~(?P<check>[0-9a-f]{4})",
+    r"~(?P<release>[A-Za-z0-9._-]{0,80})~(?P<stage>[0-9]{1,3})~(?P<weight>[0-9][0-9.e-]{0,23})~(?P<check>[0-9a-f]{6})",
     re.ASCII,
 )
 
@@ -53,7 +54,8 @@ def unique_part(at: datetime, random: bytes) -> str:
     """
     if len(random) != RANDOM_BYTES:
         raise ValueError(f"random: got {len(random)} bytes; allowed {RANDOM_BYTES}")
-    number = int(at.timestamp() * 1000) << (8 * RANDOM_BYTES) | int.from_bytes(random, "big")
+    milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
+    number = milliseconds << (8 * RANDOM_BYTES) | int.from_bytes(random, "big")
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(5 * (_UNIQUE_CHARACTERS - 1), -1, -5))
 
 
