@@ -107,6 +107,9 @@ class Aws:
         )
         return answer["InvokedProductionVariant"], json.loads(answer["Body"].read())
 
+    def until(self, holds: Callable[[], Any]) -> Any:
+        return until(holds)
+
     def flush(self) -> None:
         asyncio.run_coroutine_threadsafe(self.app.flush(), self.loop).result(30)
 

@@ -174,6 +174,31 @@ def test_capture_keeps_about_the_share_it_is_told_and_writes_the_rest_at_shutdow
     assert 34 <= sum(body.count(b"\n") for body in bodies) <= 86
 
 
+@pytest.mark.parametrize("options", [{"capture_flush_s": 0.05}, {"capture_flush_bytes": 1}], ids=["time", "size"])
+def test_captured_lines_are_written_by_themselves(start: Any, options: dict[str, float]) -> None:
+    with start(**options) as aws:
+        capture = CAPTURE | {"DestinationS3Uri": "s3://models/unasked"}
+        endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}, DataCaptureConfig=capture))
+        aws.invoke(endpoint)
+        written = aws.until(
+            lambda: aws.s3.list_objects_v2(Bucket="models", Prefix=f"unasked/{endpoint}/").get("Contents")
+        )
+    assert len(written) == 1
+
+
+def test_metrics_are_published_by_themselves(start: Any) -> None:
+    with start(metrics_interval_s=0.05) as aws:
+        endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
+        aws.invoke(endpoint)
+        dimension = [{"Name": "EndpointName", "Value": endpoint}]
+        found = aws.until(
+            lambda: aws.cloudwatch.list_metrics(
+                Namespace="AWS/SageMaker", MetricName="Invocations", Dimensions=dimension
+            )["Metrics"]
+        )
+    assert len(found) == 2  # by variant, and by variant and config
+
+
 def test_metrics_count_invocations_errors_and_microseconds_by_variant(aws: Any, endpoint: str) -> None:
     for status in (200, 200, 400, 503):
         try:
