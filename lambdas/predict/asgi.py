@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 
 import orjson
 import uvicorn
@@ -25,9 +26,9 @@ from starlette.routing import Route
 from lambdas.predict import problems
 from lambdas.predict.problems import Reply, problem, reply_of
 from lambdas.predict.routes import SUPPORT, Ask, Routes, max_body_bytes
-from lambdas.predict.service import Target
+from lambdas.predict.service import Opened, Target
 from lambdas.predict.settings import read_settings
-from lambdas.predict.support import Generator, events
+from lambdas.predict.support import Generator, events, observed
 from lambdas.predict.wiring import build, generator_target
 from serving.errors import ServerError, StreamHubError
 from serving.prediction import requests
@@ -87,12 +88,18 @@ class Shell:
             request = requests.support_request(ask.body)
             opened = await asyncio.to_thread(service.open, target, request.session_id, arrived_s=ask.arrived_s)
             head = opened.answered().document()
+            ends = partial(self._record, opened, started_s=service.monotonic())
             if request.stream:
-                return StreamingResponse(events(head, generator.deltas(request)), media_type="text/event-stream")
-            text = await generator.answer(request)
+                pieces = observed(generator.deltas(request), ends)
+                return StreamingResponse(events(head, pieces), media_type="text/event-stream")
+            text = "".join([piece async for piece in observed(generator.whole(request), ends)])
         except StreamHubError as error:
             return _response(reply_of(error))
         return _response(Reply(status=200, body=orjson.dumps({**head, "answer": text})))
+
+    def _record(self, opened: Opened, *, failed: bool, started_s: float) -> None:
+        service = self._routes.service
+        service.record(opened, latency_ms=(service.monotonic() - started_s) * 1000, failed=failed)
 
 
 def _declared_size(request: Request) -> int:

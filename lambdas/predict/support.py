@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,8 @@ class Generator:
         client = httpx.AsyncClient(timeout=httpx.Timeout(spec.budget.deadline_ms / 1000), trust_env=False)
         return cls(spec=spec, url=url, client=client)
 
-    async def answer(self, request: SupportRequest) -> str:
-        """Give the whole answer.
+    async def whole(self, request: SupportRequest) -> AsyncIterator[str]:
+        """Give the whole answer as one piece.
 
         Raises:
             OverloadedError, DeadlineExceededError, EndpointError, ModelFailedError: as their names say.
@@ -50,7 +50,7 @@ class Generator:
         except httpx.HTTPError as error:
             raise _translated(error, self.url) from error
         _raise_for_status(response.status_code)
-        return _content(response.content, "message")
+        yield _content(response.content, "message")
 
     async def deltas(self, request: SupportRequest) -> AsyncIterator[str]:
         """Give the answer piece by piece, as it is made.
@@ -81,6 +81,19 @@ class Generator:
             "temperature": 0,
             "stream": stream,
         }
+
+
+async def observed(pieces: AsyncIterator[str], ends: Callable[..., None]) -> AsyncIterator[str]:
+    """Pass pieces on and say once how it ended: `ends(failed=…)`; a client that goes away is no failure of ours."""
+    failed = False
+    try:
+        async for piece in pieces:
+            yield piece
+    except StreamHubError:
+        failed = True
+        raise
+    finally:
+        ends(failed=failed)
 
 
 async def events(head: Document, pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:

@@ -205,14 +205,17 @@ def test_a_stream_is_server_sent_events_from_start_to_end(api: Api) -> None:
     assert (names[0], names[-1], set(names[1:-1])) == ("start", "end", {"delta"})
     assert "prediction_id" in data[0]
     assert "".join(piece["text"] for piece in data[1:-1]) == "The answer is captions?"
+    assert [(row.prediction_id, row.failed) for row in api.sink.seen] == [(data[0]["prediction_id"], False)]
 
 
 @pytest.mark.parametrize(("status", "problem"), [(503, "overloaded"), (500, "model-failed")])
 def test_a_generator_that_fails_is_a_problem(api: Api, status: int, problem: str) -> None:
     assert ask_support(api, SUPPORT, status=status).json()["type"] == f"urn:streamhub:problem:{problem}"
+    assert [exposure.failed for exposure in api.sink.seen] == [True]
 
 
 def test_a_stream_that_fails_ends_with_an_error_event(api: Api) -> None:
     response = ask_support(api, {**SUPPORT, "stream": True}, status=503)
     assert "event: error" in response.text
     assert "event: end" not in response.text
+    assert [exposure.failed for exposure in api.sink.seen] == [True]
