@@ -56,15 +56,10 @@ class Opened:
     arrived_s: float
     degraded: tuple[str, ...]
 
-    @property
-    def prediction_id(self) -> str:
-        """The id as it stands."""
-        return ids.make(self.ref)
-
     def answered(self) -> Answered:
         """Give what the answer says of where it comes from."""
         return Answered(
-            prediction_id=self.prediction_id,
+            prediction_id=ids.make(self.ref),
             model_version=self.ref.version,
             variant=self.ref.assignment.slot,
             degraded=self.degraded,
@@ -177,7 +172,7 @@ class Predictions:
         """Hand one exposure to the recorder."""
         self.recorder.add(
             Exposure(
-                prediction_id=opened.prediction_id,
+                prediction_id=ids.make(opened.ref),
                 model=opened.ref.model,
                 version=opened.ref.version,
                 assignment=opened.ref.assignment,

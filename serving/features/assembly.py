@@ -39,9 +39,10 @@ class Layout:
 
     def keys(self, unit: str | None, candidates: Sequence[str]) -> list[str]:
         """Give the keys to read, in the order that `assemble` takes their rows; no key for a unit of None."""
-        return [
-            view.key(entity) for view in self.views for entity in self._entities(view, unit=unit, candidates=candidates)
-        ]
+        keys: list[str] = []
+        for view in self.views:
+            keys += view.keys(self._entities(view, unit=unit, candidates=candidates))
+        return keys
 
     def assemble(
         self,

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,7 @@ def decode_many(view: View, found: Sequence[bytes | None], *, now: datetime) -> 
     return Rows(values, usable)
 
 
+@cache
 def _row_type(width: int) -> np.dtype[Any]:
     return np.dtype([("head", "V12"), ("written_at", ">u8"), ("values", "<f4", (width,))])
 

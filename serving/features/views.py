@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -50,7 +51,12 @@ class View:
 
     def key(self, entity_id: str) -> str:
         """Give where the row of an entity is kept."""
-        return f"features/{self.name}/{entity_id}"
+        return self.keys((entity_id,))[0]
+
+    def keys(self, entity_ids: Sequence[str]) -> list[str]:
+        """Give where the rows of entities are kept."""
+        prefix = f"features/{self.spec.view}/"
+        return [prefix + entity_id for entity_id in entity_ids]
 
 
 def views_of(models: dict[str, ModelSpec]) -> dict[str, View]:
