@@ -66,8 +66,9 @@ class ReleasePolicy:
 def policy_for(spec: ReleaseSpec, *, name: str = DEFAULT_POLICY) -> ReleasePolicy:
     """Give the policy of a model's spec, or the named one on top of it.
 
-    `demo` asks for samples so small, and is tightest for effects so large, that a laptop's traffic shows them. The
-    rules and the times are the spec's own.
+    `demo` asks for samples so small, and is tightest for effects so large, that a laptop's traffic shows them. Its
+    p99 may be four times the control's: a laptop that runs clients, API, endpoints and AWS at once has such tails by
+    itself. The rules and the times are the spec's own.
 
     Raises:
         ReleaseError: no policy of that name.
@@ -91,11 +92,11 @@ def policy_for(spec: ReleaseSpec, *, name: str = DEFAULT_POLICY) -> ReleasePolic
     if name == DEMO_POLICY:
         return replace(
             policy,
-            min_impressions=300,
+            min_impressions=150,
             min_clicks=30,
             min_buckets=32,
             tau=0.3,
-            p99_margin=1.0,
+            p99_margin=3.0,
             p99_min_requests=300,
             p99_tau=0.02,
         )
