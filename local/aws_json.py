@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any
@@ -72,8 +73,8 @@ async def read_body(receive: Receive, *, limit: int | None = None) -> bytes | No
 
 async def send_answer(send: Send, *, status: int, headers: Headers, body: bytes) -> None:
     """Send one whole answer."""
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    ours = ((b"content-length", b"%d" % len(body)), (b"x-amzn-requestid", str(uuid.uuid4()).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *ours]})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -37,6 +37,7 @@ def test_a_model_becomes_an_endpoint_that_answers_plain_boto3(aws: Any) -> None:
     described = aws.sm.describe_endpoint(EndpointName=endpoint)
     variant, answer = aws.invoke(endpoint, {"x": 1})
     assert described["EndpointStatus"] == "InService"
+    assert described["ResponseMetadata"]["RequestId"]
     assert described["EndpointArn"] == f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{endpoint}"
     assert (variant, answer["answer"], answer["mark"]) == ("a", "v2", "7")
 
