@@ -207,7 +207,7 @@ def _status_document(found: Status) -> dict[str, object]:
             "weights": view.weights,
             "wanted": dict(found.weights),
             "diverged": found.diverged,
-            "note": view.note,
+            "note": view.note or found.note,
         },
         "evidence": None
         if evidence is None
@@ -228,6 +228,7 @@ def _status_lines(found: Status) -> list[str]:
         f"endpoint {state}: {follows}",
         f"a tick now would {decision.kind.value}: {decision.rule}",
         *(f"  {gate.line}" for gate in decision.reasons),
+        *([f"note: {found.note}"] if found.note else []),
     ]
 
 

@@ -57,6 +57,7 @@ class Status:
     weights: Mapping[Slot, float]
     diverged: bool
     evidence: StageEvidence | None
+    note: str = ""
 
 
 class Controller:
@@ -160,7 +161,7 @@ class Controller:
         slots, record = self._slots(model), self._store.get(model)
         if record is None:
             return None
-        evidence, _ = self._seen(record)
+        evidence, unread = self._seen(record)
         view, desired = slots.look(), transitions.desired_weights(record)
         return Status(
             record=record,
@@ -169,6 +170,7 @@ class Controller:
             weights=desired,
             diverged=not transitions.same_weights(view.weights, desired),
             evidence=evidence,
+            note=unread,
         )
 
     def history(self, model: str, *, limit: int = 50) -> Sequence[AuditEntry]:

@@ -15,6 +15,7 @@ from serving.release.gates import (
     split_gate,
     time_gate,
     uplift_gate,
+    watch_gate,
 )
 from serving.release.policy import ReleasePolicy
 from serving.release.state import ReleaseRecord, ReleaseState
@@ -60,7 +61,7 @@ def decide(record: ReleaseRecord, evidence: StageEvidence | None, policy: Releas
     if not record.live:
         return Decision(kind=DecisionKind.HOLD, rule=f"nothing to decide while {record.state}")
     seen = evidence if evidence is not None else StageEvidence()
-    guardrails = (error_gate(seen, policy), latency_gate(seen, policy), harm_gate(seen, policy))
+    guardrails = tuple(gate(seen, policy) for gate in (error_gate, latency_gate, harm_gate, watch_gate))
     broken = tuple(gate for gate in guardrails if gate.failed)
     if broken:
         return Decision(kind=DecisionKind.ROLL_BACK, rule="a guardrail is broken", reasons=broken)

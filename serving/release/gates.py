@@ -177,6 +177,28 @@ def harm_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     )
 
 
+def watch_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
+    """Fail when an impression of the challenger is surely watched for less than the control's, by more than allowed."""
+    ours, theirs = evidence.challenger, evidence.control
+    if sum(theirs.watch_s) <= 0:
+        return GateResult(gate="watch", verdict=Verdict.PASSED, text="nobody sends watch times", numbers={})
+    if min(ours.used_buckets, theirs.used_buckets) < policy.min_buckets:
+        return _lacking("watch", "sample too small for a bound on the watch time", {})
+    change = interval(
+        relative_uplift(
+            ratio_of_sums(ours.watch_s, ours.impressions), ratio_of_sums(theirs.watch_s, theirs.impressions)
+        ),
+        tau=policy.tau,
+        alpha=policy.guardrail_alpha,
+    )
+    return GateResult(
+        gate="watch",
+        verdict=Verdict.FAILED if change.upper < -policy.watch_margin else Verdict.PASSED,
+        text=f"watch time per impression {_bounds(change)}; rolled back when surely below {-policy.watch_margin:+.2%}",
+        numbers={"change": change.estimate, "upper": change.upper},
+    )
+
+
 def uplift_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     """Pass when the challenger is surely better and by enough, fail when enough is surely out of reach."""
     if policy.metric == "none":

@@ -8,8 +8,8 @@ from datetime import timedelta
 from serving.errors import ReleaseError
 from serving.spec.model import ReleaseSpec
 
-GUARDRAILS = 3
-"""Errors, latency, click rate: any one of them rolls back, so each gets a third of alpha (Bonferroni)."""
+GUARDRAILS = 4
+"""Errors, latency, click rate, watch time: any one of them rolls back, so each gets its part of alpha (Bonferroni)."""
 
 DEFAULT_POLICY = "spec"
 DEMO_POLICY = "demo"
@@ -45,6 +45,7 @@ class ReleasePolicy:
     max_error_rate: float
     error_tau: float = 0.01
     min_error_requests: int = 20
+    watch_margin: float = 0.01
 
     @property
     def guardrail_alpha(self) -> float:

@@ -22,7 +22,13 @@ MakeRecord = Callable[..., ReleaseRecord]
 
 
 def arm(
-    *, impressions: int = 1_000_000, ctr: float = 0.05, errors: float = 0.0, p99_ms: float = 10.0, seed: int = 0
+    *,
+    impressions: int = 1_000_000,
+    ctr: float = 0.05,
+    errors: float = 0.0,
+    p99_ms: float = 10.0,
+    watch_s: float = 0.0,
+    seed: int = 0,
 ) -> Evidence:
     """One slot's evidence: Poisson counts around the rates, lognormal latencies around the p99."""
     random = np.random.default_rng(seed)
@@ -32,6 +38,7 @@ def arm(
         impressions=tuple(shown.tolist()),
         clicks=tuple(random.binomial(shown, ctr).tolist()),
         errors=tuple(random.binomial(shown, errors).tolist()),
+        watch_s=tuple((watch_s * random.gamma(shown + 1e-9)).tolist()),
         latency=Histogram.of(latencies.tolist()),
     )
 

@@ -106,7 +106,9 @@ def test_errors_that_both_slots_share_roll_nothing_back(
     assert decide(make_record(), seen, policy, later).kind is DecisionKind.HOLD
 
 
-@pytest.mark.parametrize(("worse", "gate"), [({"p99_ms": 14.0}, "p99"), ({"ctr": 0.04}, "harm")])
+@pytest.mark.parametrize(
+    ("worse", "gate"), [({"p99_ms": 14.0}, "p99"), ({"ctr": 0.04}, "harm"), ({"watch_s": 4.5}, "watch")]
+)
 def test_a_slower_or_worse_challenger_is_rolled_back(
     *,
     make_arm: MakeArm,
@@ -116,7 +118,9 @@ def test_a_slower_or_worse_challenger_is_rolled_back(
     worse: dict[str, float],
     gate: str,
 ) -> None:
-    seen = StageEvidence(challenger=make_arm(seed=1, **worse), control=make_arm(seed=2))
+    seen = StageEvidence(
+        challenger=make_arm(**{"watch_s": 5.0, "seed": 1, **worse}), control=make_arm(watch_s=5.0, seed=2)
+    )
     decision = decide(make_record(), seen, policy, later)
     assert (decision.kind, [reason.gate for reason in decision.reasons]) == (DecisionKind.ROLL_BACK, [gate])
 
