@@ -51,7 +51,7 @@ class Audience:
             visit = Visit(
                 user=user, candidates=tuple(map(int, candidates)), context=context, luck=float(self.rng.random())
             )
-            body = {
+            body: dict[str, object] = {
                 "user_id": self.world.users[user],
                 "candidates": [self.world.videos[video] for video in candidates],
                 "context": context.document(),

@@ -102,12 +102,12 @@ class Operator:
         """Give the archive's digest as the registry has it."""
         return self._registry.manifest(model, version).archive_sha256
 
-    def drift_alarm(self, model: str, *, wanted: str) -> str:
-        """Give the state of the model's drift alarm, once it is the wanted one or patience ends."""
+    def drift_alarm(self, model: str, *, wanted: str | None) -> str:
+        """Give the state of the model's drift alarm: now, or once it is the wanted one or patience ends."""
         stage, slug = self._settings.stage.name, self._settings.specs.models[model].slug
         name = f"{endpoint_name(stage, slug)}-drift"
         end = time.monotonic() + PATIENCE_S
-        while (state := self._alarms.state(name)) != wanted and time.monotonic() < end:
+        while (state := self._alarms.state(name)) != wanted and wanted is not None and time.monotonic() < end:
             time.sleep(_POLL_S)
         return state
 
@@ -139,5 +139,3 @@ def _look(record: ReleaseRecord, evidence: StageEvidence, uplift: GateResult, de
         decision=decision.kind.value,
         reason=decision.text,
     )
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
@@ -119,6 +119,7 @@ class DemoResult:
             "p99_ms": {route: latency.p99 for route, latency in self.routes().items()},
             "p50_ms": {route: latency.p50 for route, latency in self.routes().items()},
             "machine": machine(),
+            "looks": [asdict(look) for look in self.looks],
             "release": {
                 "decision": self.decision,
                 "reasons": list(self.reasons),

@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
-import httpx
 import numpy as np
 
 from cli.demo.audience import Audience, true_click_rate
@@ -24,10 +24,10 @@ from cli.demo.traffic import Answer, Ask, send
 from cli.demo.watch import Watch
 from local.stack import LocalStack
 from models.recommendation_ranker.world import World
+from serving.aws.http_api import SignedApi
 from serving.release.decide import Decision, DecisionKind
 from serving.release.policy import DEMO_POLICY, policy_for
 from serving.release.statistics import sample_size
-from serving.spec import ModelSpec
 from serving.spec.load import Project
 
 RANKER = "recommendation_ranker"
@@ -43,7 +43,7 @@ _LAMBDA_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How much traffic: visits between two looks, looks at most, requests of each other route, visits a drift window."""
+    """How much traffic: visits a look, looks at most, requests of each other route, visits a drift window."""
 
     visits_a_look: int
     looks: int
@@ -51,8 +51,8 @@ class Pace:
     visits_a_window: int
 
 
-FULL = Pace(visits_a_look=1_500, looks=14, others=150, visits_a_window=600)
-FAST = Pace(visits_a_look=1_200, looks=10, others=30, visits_a_window=300)
+FULL = Pace(visits_a_look=1_600, looks=14, others=150, visits_a_window=600)
+FAST = Pace(visits_a_look=1_000, looks=10, others=30, visits_a_window=300)
 
 
 def tell(project: Project, result: DemoResult, *, pace: Pace, state_dir: Path, say: Callable[[str], None]) -> None:
@@ -82,7 +82,7 @@ def tell(project: Project, result: DemoResult, *, pace: Pace, state_dir: Path, s
         with steps("weights follow the record"):
             story.settle()
         with steps("drift"):
-            story.drift(Watch.from_environment(project.model(RANKER), stage=result.stage))
+            story.drift(Watch.from_environment(project.model(RANKER)))
         with steps("stop"):
             stack.stop()
 
@@ -132,11 +132,13 @@ class Story:
 
     def lambda_routes(self) -> None:
         """Call the deployed HTTP API once a route: the same core in its other shell."""
+        api = SignedApi(self._stack.http_api_url, timeout_s=_LAMBDA_TIMEOUT_S)
         for ask in map(_ask, self._stack.samples.values()):
-            url = f"{self._stack.http_api_url}{ask.route}"
-            response = httpx.post(url, json=ask.body, timeout=_LAMBDA_TIMEOUT_S, trust_env=False)
-            self._result.lambda_routes[ask.route] = response.status_code
-            self._result.errors += response.status_code != HTTPStatus.OK
+            # managed Python Lambdas cannot stream (docs/api.md); the stand-in answers at once instead
+            body = {**ask.body, "stream": False} if "stream" in ask.body else ask.body
+            status, _ = api.post(ask.route, body)
+            self._result.lambda_routes[ask.route] = status
+            self._result.errors += status != HTTPStatus.OK
 
     def release(self) -> None:
         """Start the release of the challenger and look until it ends, or the demo's traffic does."""
@@ -166,15 +168,17 @@ class Story:
     def drift(self, watch: Watch) -> None:
         """Compare one window of the same people, then windows of changed ones, with the version's own baseline."""
         slot = self._operator.record(RANKER).production
-        for label, at in watch.windows(self._clock()):
-            changed = label != watch.FIRST
-            if changed:
+        for label, at in watch.windows():
+            changed = label != watch.LABELS[0]
+            if changed and len(self._result.windows) == 1:
                 watch.change(self._audience.world)
-            opened = watch.open()
+            since = watch.opened()
             self._visit("drift", self._pace.visits_a_window)
-            window = watch.close(opened, slot=slot, label=label, at=at, records=self._pace.visits_a_window)
-            self._say(f"drift, {label}: {window.worst_feature} {window.score:.2f}")
-            self._result.windows.append(window)
+            window = watch.close(since, slot=slot, label=label, at=at, requests=self._pace.visits_a_window)
+            last = label == watch.LABELS[-1]
+            state = self._operator.drift_alarm(RANKER, wanted="ALARM" if last else None)
+            self._result.windows.append(replace(window, alarm_state=state))
+            self._say(f"drift, {label}: {window.worst_feature} {window.score:.2f}, alarm {state}")
 
     def _visit(self, phase: str, count: int) -> None:
         """Send visits, and the clicks that they lead to."""
@@ -222,5 +226,5 @@ def deployed(project: Project, operator: Operator, stage: str) -> list[dict[str,
     ]
 
 
-def _ask(sample: Sample) -> Ask:
+def _ask(sample: dict[str, Any]) -> Ask:
     return Ask(route=sample["route"], body=sample["body"])
