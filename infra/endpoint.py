@@ -107,10 +107,6 @@ class Endpoint(Construct):
         """Let it read the endpoint and set weights and counts; what a slot holds it cannot change."""
         self._grant(grantee, "sagemaker:DescribeEndpoint", "sagemaker:UpdateEndpointWeightsAndCapacities")
 
-    def grant_describe(self, grantee: iam.IGrantable) -> None:
-        """Let it read the endpoint's state."""
-        self._grant(grantee, "sagemaker:DescribeEndpoint")
-
     def metric_model_latency(self, slot: Slot, *, statistic: str = "p99") -> cloudwatch.Metric:
         """Time in the container as SageMaker sees it, microseconds."""
         return variant_metric(

@@ -9,8 +9,14 @@ from constructs import Construct
 from infra.lifecycle import removal_policy
 from serving.spec import StageSpec
 
-_READ = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query")
-_WRITE = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
+_ACTIONS = (
+    "dynamodb:GetItem",
+    "dynamodb:BatchGetItem",
+    "dynamodb:Query",
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+    "dynamodb:ConditionCheckItem",
+)
 
 
 class StateTable(Construct):
@@ -33,10 +39,6 @@ class StateTable(Construct):
         )
         self.table_name = self.table.table_name
 
-    def grant_read(self, grantee: iam.IGrantable) -> None:
-        """Let it read items and ranges; a scan of the whole table it may not."""
-        self.table.grant(grantee, *_READ)
-
     def grant_read_write(self, grantee: iam.IGrantable) -> None:
-        """Let it read, and write items (alone or in transactions); it deletes none."""
-        self.table.grant(grantee, *_READ, *_WRITE)
+        """Let it read items and ranges, and write items (alone or in transactions); it scans and deletes none."""
+        self.table.grant(grantee, *_ACTIONS)

@@ -53,7 +53,6 @@ def allow_drift(
 ) -> None:
     """Let it read baseline and captures, write its reports and publish our metrics."""
     role = function.role
-    endpoint.grant_describe(role)
     registry.grant_read_model(role, model)
     telemetry.grant_read_under(role, f"{CAPTURE_PREFIX}/{endpoint.name}")
     telemetry.grant_read_under(role, f"drift/{model.name}")

@@ -36,10 +36,9 @@ class ReleaseStack(StageStack):
         lambda_folder: Path,
     ) -> None:
         super().__init__(scope, "release", stage=stage, description="releases and drift")
-        environment = {
+        buckets = {
             "STREAMHUB_REGISTRY_BUCKET": registry.bucket_name,
             "STREAMHUB_TELEMETRY_BUCKET": telemetry.bucket_name,
-            "STREAMHUB_STATE_TABLE": state.table_name,
         }
         self.release = ServiceFunction(
             self,
@@ -47,7 +46,7 @@ class ReleaseStack(StageStack):
             stage=stage,
             name="release",
             lambda_folder=lambda_folder,
-            environment=environment,
+            environment={**buckets, "STREAMHUB_STATE_TABLE": state.table_name},
             memory_mib=512,
             timeout=_TICK,
             reserved_concurrency=1,  # ticks take turns; compare-and-set would only make the second one fail
@@ -58,12 +57,11 @@ class ReleaseStack(StageStack):
             stage=stage,
             name="drift",
             lambda_folder=lambda_folder,
-            environment=environment,
+            environment=buckets,
             memory_mib=1769,
             timeout=Duration.minutes(15),
         )
         state.grant_read_write(self.release.role)
-        state.grant_read(self.drift.role)
         Schedule(
             self, "ReleaseTick", function=self.release, every=_TICK, event={}, description="decide on every release"
         )

@@ -113,7 +113,7 @@ def test_the_release_controller_writes_aliases_log_and_audit_but_no_version(stag
 
 def test_the_drift_function_writes_nothing_but_its_reports_and_metrics(stage: Any) -> None:
     actions = allowed(stage, "release", "DriftRole")
-    assert not {"dynamodb:PutItem", "dynamodb:UpdateItem", "sagemaker:UpdateEndpointWeightsAndCapacities"} & actions
+    assert not [action for action in actions if action.startswith(("dynamodb:", "sagemaker:"))]
     assert {"cloudwatch:PutMetricData", "s3:PutObject", "s3:GetObject"} <= actions
 
 

@@ -35,15 +35,10 @@ def test_three_functions_run_their_own_handlers_on_the_runtime_of_the_built_whee
 
 def test_each_function_gets_the_names_it_reads_and_no_other(stage: Any) -> None:
     found = functions(stage)
-    care = {
-        "STREAMHUB_STAGE",
-        "STREAMHUB_REGISTRY_BUCKET",
-        "STREAMHUB_TELEMETRY_BUCKET",
-        "STREAMHUB_STATE_TABLE",
-    }
+    buckets = {"STREAMHUB_REGISTRY_BUCKET", "STREAMHUB_TELEMETRY_BUCKET"}
     assert set(variables(found["predict"])) == {"STREAMHUB_STAGE", "STREAMHUB_STATE_TABLE", "STREAMHUB_FEATURES_URL"}
-    assert set(variables(found["release"])) == care
-    assert set(variables(found["drift"])) == care
+    assert set(variables(found["release"])) == {"STREAMHUB_STAGE", "STREAMHUB_STATE_TABLE", *buckets}
+    assert set(variables(found["drift"])) == {"STREAMHUB_STAGE", *buckets}
     assert {variables(function)["STREAMHUB_STAGE"] for function in found.values()} == {stage.stage.name}
 
 
