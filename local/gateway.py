@@ -112,7 +112,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--region", default=DEFAULT_REGION, help="the region of everything")
     parser.add_argument("--account", default=DEFAULT_ACCOUNT, help="the account of everything")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("local").setLevel(logging.INFO)
     try:
         with contextlib.closing(bind(arguments.port)) as listener:
             settings = LocalSettings(

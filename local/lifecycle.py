@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ from serving.errors import LocalStackError
 _END_S = 40.0
 _FORCED_END_S = 5.0
 _POLL_S = 0.05
+_LOCK = "lock"
 
 
 def refuse_running(state_dir: Path) -> None:
@@ -26,6 +28,24 @@ def refuse_running(state_dir: Path) -> None:
             f"{state_dir}: a stack that is not ready runs there (process {state.pid}): it is starting, or was left "
             "half-started, or lost a service; see streamhub local status, end it with streamhub local down"
         )
+
+
+def take_lock(state_dir: Path) -> int:
+    """Take the folder for one stack; the descriptor, and every copy of it, holds it until it is closed.
+
+    Raises:
+        LocalStackError: another process starts or runs a stack there.
+
+    """
+    descriptor = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise LocalStackError(
+            f"{state_dir}: another process starts a stack there; wait for it, or give another --state"
+        ) from error
+    return descriptor
 
 
 def report(state_dir: Path) -> dict[str, object]:

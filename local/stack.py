@@ -21,7 +21,7 @@ from local import valkey
 from local.cdk import command_of
 from local.deploy import Deployment, Progress
 from local.environment import clean_environment, stack_environment
-from local.lifecycle import end, refuse_running
+from local.lifecycle import end, refuse_running, take_lock
 from local.listener import HOST
 from local.routing import PAGE_PREFIX
 from local.state import StackState
@@ -147,9 +147,14 @@ class LocalStack:
         command_of(self._root)
         valkey.binary()
         refuse_running(self._state_dir)
-        self._clear()
-        self._on_progress("starting services")
-        self._spawn()
+        self._state_dir.mkdir(parents=True, exist_ok=True)
+        lock = take_lock(self._state_dir)
+        try:
+            self._clear()
+            self._on_progress("starting services")
+            self._spawn(lock)
+        finally:
+            os.close(lock)  # the supervisor's copy holds it while it lives
         self._wait_for(lambda state: state is not None and "gateway" in state.services, what="services")
 
     def deploy(self) -> None:
@@ -210,13 +215,12 @@ class LocalStack:
         self._process = None
 
     def _clear(self) -> None:
-        self._state_dir.mkdir(parents=True, exist_ok=True)
         states.forget(self._state_dir)
         for name in _LEFTOVERS:
             shutil.rmtree(self._state_dir / name, ignore_errors=True)
         (self._state_dir / "logs").mkdir()
 
-    def _spawn(self) -> None:
+    def _spawn(self, lock: int) -> None:
         port, api_port = self._ports
         arguments = ["--state", str(self._state_dir), "--root", str(self._root), "--stage", STAGE]
         arguments += ["--port", str(port), "--api-port", str(api_port), *([] if self._detached else ["--owned"])]
@@ -229,6 +233,7 @@ class LocalStack:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=(lock,),
             )
 
     def _wait_for(self, done: Callable[[StackState | None], bool], *, what: str) -> StackState:

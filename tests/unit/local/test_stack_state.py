@@ -10,7 +10,7 @@ import pytest
 from local import state as states
 from local.commands import Commands, summary_of
 from local.environment import clean_environment, stack_environment
-from local.lifecycle import refuse_running, report, take_down
+from local.lifecycle import refuse_running, report, take_down, take_lock
 from local.state import ServiceState, StackState
 from serving.errors import LocalStackError
 from serving.spec import StageSpec
@@ -83,6 +83,14 @@ def test_the_environment_stays_on_loopback_and_names_what_is_deployed() -> None:
     assert environment["STREAMHUB_LOCAL_FEATURES_URL"] == "valkey://127.0.0.1:2"
 
 
+def test_one_stack_at_a_time_starts_in_a_folder(tmp_path: Path) -> None:
+    held = take_lock(tmp_path)
+    with pytest.raises(LocalStackError, match="another process starts a stack there"):
+        take_lock(tmp_path)
+    os.close(held)
+    os.close(take_lock(tmp_path))
+
+
 def run(commands: Commands, code: str) -> None:
     commands.run("step", [sys.executable, "-c", code], folder=commands.logs, environment=dict(os.environ))
 
@@ -113,9 +121,12 @@ def test_the_summary_of_a_silent_log_says_so(tmp_path: Path) -> None:
 
 
 def test_a_process_is_a_supervisor_by_what_it_runs(tmp_path: Path) -> None:
-    lines = [sys.executable, "-c", "import sys; sys.stdin.read()", "local.supervisor"]
-    with subprocess.Popen(lines, cwd=tmp_path, stdin=subprocess.PIPE) as process:
+    code = "import sys; print('runs', flush=True); sys.stdin.read()"
+    lines = [sys.executable, "-c", code, "local.supervisor"]
+    with subprocess.Popen(lines, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"runs\n"
             assert states.is_supervisor(process.pid)
             assert not states.is_supervisor(os.getpid())
         finally:
