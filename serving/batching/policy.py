@@ -178,31 +178,29 @@ def _under_pressure(
     return Step(chosen, late, take, rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What is ahead of a request that comes now.
-
-    `busy_s` is until a worker is free (0: one is idle); `arriving_rows_s` is the rate at which rows come in.
-    """
-
-    requests: int
-    rows: int
-    busy_s: float
-    arriving_rows_s: float
-
-
-def refuse(rows: int, *, deadline_in_s: float, load: Load, caps: Caps, times: ServiceTimes) -> float | None:
+def refuse(
+    rows: int,
+    *,
+    deadline_in_s: float,
+    waiting: int,
+    waiting_rows: int,
+    busy_s: float,
+    arriving_rows_s: float,
+    caps: Caps,
+    times: ServiceTimes,
+) -> float | None:
     """Give the seconds after which to try again when a request would not be answered in time; None: let it in.
 
-    Its batch is taken as large as it will have grown when it starts: with the rows that wait now only, half of the
-    requests that are let in under overload miss.
+    `waiting` requests with `waiting_rows` are ahead of it, a worker is free in `busy_s` (0: one is idle), and rows come
+    in at a rate of `arriving_rows_s`. Its batch is taken as large as it will have grown when it starts: with the rows
+    that wait now only, half of the requests that are let in under overload miss.
     """
-    if load.requests == 0 and load.busy_s <= 0:
+    if waiting == 0 and busy_s <= 0:
         return None
-    full, rest = divmod(load.rows + rows - 1, caps.max_rows)
-    wait_s = (load.busy_s + full * times.seconds(caps.max_rows)) / caps.workers
-    size = min(caps.max_rows, rest + 1 + int(load.arriving_rows_s * wait_s))
+    full, rest = divmod(waiting_rows + rows - 1, caps.max_rows)
+    wait_s = (busy_s + full * times.seconds(caps.max_rows)) / caps.workers
+    size = min(caps.max_rows, rest + 1 + int(arriving_rows_s * wait_s))
     eta_s = wait_s + times.seconds(size)
-    if load.requests < caps.max_waiting and caps.margin * eta_s <= deadline_in_s:
+    if waiting < caps.max_waiting and caps.margin * eta_s <= deadline_in_s:
         return None
     return wait_s

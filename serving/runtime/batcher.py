@@ -1,4 +1,4 @@
-"""Queues, worker threads and the loop between them; what to do next is decided by `serving.batching.policy`.
+"""Queues, workers and the loop between them; what to do next is decided by `serving.batching.policy`.
 
 Everything but `_work` happens on the event loop, so nothing here needs a lock. Dispatch waits for the end of the loop's
 iteration: requests that arrived together form a batch, and a lone one still goes at once.
@@ -12,8 +12,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import ceil
+from time import monotonic  # uvloop's own clock ticks in milliseconds
 
-from serving.batching.policy import Caps, Load, ServiceTimes, Step, next_step, refuse
+from serving.batching.policy import Caps, ServiceTimes, Step, next_step, refuse
 from serving.batching.stacking import split, stack
 from serving.errors import DeadlineExceededError, InferenceError, ModelFailedError, OverloadedError
 from serving.protocol.tensors import Array
@@ -23,6 +24,9 @@ Signature = tuple[tuple[int, ...], ...]
 Answer = list[Array] | InferenceError
 Run = Callable[[Sequence[Array]], list[Array]]
 
+INLINE_S = 0.001
+"""A run predicted to be shorter is done on the loop: waking a worker and its way back cost as much as the run."""
+
 _RATE_SMOOTHING = 0.2
 
 
@@ -31,10 +35,12 @@ class Job:
 
     __slots__ = ("arrays", "arrived_s", "cancelled", "deadline_s", "rows", "signature")
 
-    def __init__(self, arrays: list[Array], signature: Signature, *, arrived_s: float, deadline_s: float) -> None:
+    def __init__(
+        self, arrays: list[Array], signature: Signature, *, rows: int, arrived_s: float, deadline_s: float
+    ) -> None:
         self.arrays = arrays
         self.signature = signature
-        self.rows = len(arrays[0])
+        self.rows = rows
         self.arrived_s = arrived_s
         self.deadline_s = deadline_s
         self.cancelled = False
@@ -56,24 +62,36 @@ class _Batch:
 
 
 class Batcher:
-    """The queue of one model and its workers."""
+    """The queue of one model and its workers.
+
+    `inline` allows short runs on the loop; it is for models whose run time follows from the number of rows.
+    """
 
     def __init__(
-        self, run: Run, *, caps: Caps, times: ServiceTimes, loop: asyncio.AbstractEventLoop, metrics: Metrics
+        self,
+        run: Run,
+        *,
+        caps: Caps,
+        times: ServiceTimes,
+        inline: bool,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics,
     ) -> None:
         self._run = run
         self._caps = caps
         self.times = times
+        self._inline = inline
         self._loop = loop
         self._metrics = metrics
         self._queues: dict[Signature, deque[Job]] = {}
         self._running: list[_Batch] = []
+        self._free_s = 0.0
         self._scheduled = False
         self.waiting = 0
         self._waiting_rows = 0
         self._arrived_rows = 0
         self._rate = 0.0
-        self._rated_s = loop.time()
+        self._rated_s = monotonic()
         self._inbox: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"model-{number}", daemon=True) for number in range(caps.workers)
@@ -133,23 +151,28 @@ class Batcher:
 
     def _admit(self, job: Job) -> None:
         now_s = job.arrived_s
-        busy_s = 0.0
-        if len(self._running) >= self._caps.workers:
-            busy_s = max(0.0, min(b.started_s + self.times.seconds(b.rows) for b in self._running) - now_s)
-        load = Load(requests=self.waiting, rows=self._waiting_rows, busy_s=busy_s, arriving_rows_s=self._rate)
-        after_s = refuse(job.rows, deadline_in_s=job.deadline_s - now_s, load=load, caps=self._caps, times=self.times)
+        after_s = refuse(
+            job.rows,
+            deadline_in_s=job.deadline_s - now_s,
+            waiting=self.waiting,
+            waiting_rows=self._waiting_rows,
+            busy_s=max(0.0, self._free_s - now_s),
+            arriving_rows_s=self._rate,
+            caps=self._caps,
+            times=self.times,
+        )
         if after_s is not None:
             retry_after_s = max(1, ceil(after_s))
             raise OverloadedError(
                 f"server: got a request behind {self.waiting} others, too many to answer it in time; "
-                f"allowed what fits its deadline of {(job.deadline_s - now_s) * 1e3:.0f} ms; "
+                f"allowed what fits its deadline of {(job.deadline_s - now_s) * 1e3:g} ms; "
                 f"try again in {retry_after_s} s",
                 retry_after_s=retry_after_s,
             )
 
     def _dispatch(self) -> None:
         self._scheduled = False
-        now_s = self._loop.time()
+        now_s = monotonic()
         while self.waiting:
             idle = self._caps.workers - len(self._running)
             queues = list(self._queues.values())
@@ -157,6 +180,7 @@ class Batcher:
             if step.queue < 0:
                 return
             self._take(queues[step.queue], step, now_s)
+            now_s = monotonic()
 
     def _take(self, waiting: deque[Job], step: Step, now_s: float) -> None:
         late = [waiting.popleft() for _ in range(step.late)]
@@ -165,15 +189,19 @@ class Batcher:
             del self._queues[(jobs or late)[0].signature]
         for job in late:
             self._left(job)
+            job.finish(_too_late(job, now_s))
         if jobs:
             self.waiting -= len(jobs)
             self._waiting_rows -= step.rows
-            batch = _Batch(jobs, step.rows, now_s)
-            self._running.append(batch)
-            self._inbox.put(batch)
             self._measure_rate(now_s)
-        for job in late:
-            job.finish(_too_late(job, now_s))
+            batch = _Batch(jobs, step.rows, now_s)
+            if self._inline and self.times.seconds(step.rows) < INLINE_S:
+                self._compute(batch)
+                self._deliver(batch)
+            else:
+                self._running.append(batch)
+                self._predict_free()
+                self._inbox.put(batch)
 
     def _left(self, job: Job) -> None:
         self.waiting -= 1
@@ -185,14 +213,20 @@ class Batcher:
             self._rate += _RATE_SMOOTHING * (self._arrived_rows / elapsed - self._rate)
             self._arrived_rows, self._rated_s = 0, now_s
 
+    def _predict_free(self) -> None:
+        busy = len(self._running) >= self._caps.workers
+        self._free_s = min(b.started_s + self.times.seconds(b.rows) for b in self._running) if busy else 0.0
+
+    def _compute(self, batch: _Batch) -> None:
+        batch.answers = answers(self._run, batch.jobs)
+        batch.seconds = monotonic() - batch.started_s
+
     def _work(self) -> None:
         while True:
             batch = self._inbox.get()
             if batch is None:
                 return
-            started_s = self._loop.time()
-            batch.answers = answers(self._run, batch.jobs)
-            batch.seconds = self._loop.time() - started_s
+            self._compute(batch)
             try:
                 self._loop.call_soon_threadsafe(self._done, batch)
             except RuntimeError:  # the loop is closed: nobody waits any more
@@ -201,16 +235,15 @@ class Batcher:
 
     def _done(self, batch: _Batch) -> None:
         self._running.remove(batch)
-        self.times = self.times.after(batch.rows, batch.seconds)
+        self._predict_free()
         if self.waiting:  # the worker computes while the answers below are written
             self._dispatch()
-        metrics = self._metrics
-        metrics.executions += 1
-        metrics.rows += batch.rows
-        metrics.batch_rows.add(batch.rows)
-        metrics.compute_us.add(int(batch.seconds * 1e6))
+        self._deliver(batch)
+
+    def _deliver(self, batch: _Batch) -> None:
+        self.times = self.times.after(batch.rows, batch.seconds)
+        self._metrics.ran(batch.rows, seconds=batch.seconds, waited_s=batch.started_s - batch.jobs[0].arrived_s)
         for job, answer in zip(batch.jobs, batch.answers, strict=True):
-            metrics.queue_us.add(int((batch.started_s - job.arrived_s) * 1e6))
             if not job.cancelled:
                 job.finish(answer)
 
@@ -231,5 +264,5 @@ def answers(run: Run, jobs: Sequence[Job]) -> Sequence[Answer]:
 def _too_late(job: Job, now_s: float) -> DeadlineExceededError:
     return DeadlineExceededError(
         f"request: got to the head of the queue after {(now_s - job.arrived_s) * 1e3:.0f} ms, too late for "
-        f"its deadline of {(job.deadline_s - job.arrived_s) * 1e3:.0f} ms; allowed an answer in time; try again"
+        f"its deadline of {(job.deadline_s - job.arrived_s) * 1e3:g} ms; allowed an answer in time; try again"
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from time import monotonic
 from typing import Protocol, cast
 
 import httptools
@@ -38,10 +40,13 @@ _READ = frozenset(
         b"content-encoding",
         b"expect",
         b"inference-header-content-length",
+        b"transfer-encoding",
         b"x-streamhub-timeout-ms",
     )
 )
 _MOST_PIECES = 4096
+_MOST_REMEMBERED = 1024
+_MOST_REMEMBERED_BYTES = 2048
 _LINGER_S = 5.0
 _FRAMING_BYTES_A_BODY_BYTE = 8
 """A chunk of one byte costs five more; beyond that, chunk extensions and trailers are no honest client's."""
@@ -61,22 +66,35 @@ class App(Protocol):
     limits: Limits
     draining: bool
     connections: set[Connection]
+    heads: dict[bytes, Head]
 
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         ...
 
 
+class Head:
+    """What a request says before its body; equal bytes are one object, so `route` is found once."""
+
+    __slots__ = ("body_bytes", "headers", "keep_alive", "method", "path", "route")
+
+    def __init__(self) -> None:
+        self.method = b""
+        self.path = b""
+        self.headers: dict[bytes, bytes] = {}
+        self.keep_alive = True
+        self.body_bytes = 0
+        self.route: Callable[[Exchange], None] | None = None
+
+
 class Exchange:
     """One request and the place of its answer."""
 
-    __slots__ = ("arrived_s", "body", "connection", "data", "headers", "job", "keep_alive", "method", "path")
+    __slots__ = ("arrived_s", "body", "connection", "data", "head", "job", "keep_alive")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, head: Head) -> None:
         self.connection = connection
-        self.path = b""
-        self.method = b""
-        self.headers: dict[bytes, bytes] = {}
+        self.head = head
         self.body = b""
         self.keep_alive = True
         self.arrived_s = 0.0
@@ -89,8 +107,8 @@ class Exchange:
         if not self.keep_alive or (self.connection.app.draining and self.connection.is_last(self)):
             self.keep_alive = False
             extra += b"connection: close\r\n"
-        head = b"%s%s\r\ncontent-length: %d\r\n%s\r\n" % (_STATUS_LINES[status], content_type, len(body), extra)
-        self.data = head if self.method == b"HEAD" else head + body
+        lines = b"%s%s\r\ncontent-length: %d\r\n%s\r\n" % (_STATUS_LINES[status], content_type, len(body), extra)
+        self.data = lines if self.head.method == b"HEAD" else lines + body
         self.connection.flush()
 
     def fail(self, status: int, text: str, extra: bytes = b"") -> None:
@@ -106,10 +124,12 @@ class Connection(asyncio.Protocol):
     """One client."""
 
     __slots__ = (
+        "_began",
         "_body",
         "_body_bytes",
         "_current",
         "_framing_bytes",
+        "_head",
         "_head_bytes",
         "_loop",
         "_parser",
@@ -126,7 +146,9 @@ class Connection(asyncio.Protocol):
         self.app = app
         self._loop = loop
         self._pending: deque[Exchange] = deque()
-        self._current: Exchange | None = None
+        self._current: Head | None = None
+        self._head: Head | None = None
+        self._began = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._head_bytes = 0
@@ -136,7 +158,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self.started_s: float | None = None
-        self.active_s = loop.time()
+        self.active_s = monotonic()
 
     @property
     def idle(self) -> bool:
@@ -161,9 +183,29 @@ class Connection(asyncio.Protocol):
                 exchange.job.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; whole requests are handled inside the call."""
-        if self._refused:
-            return
+        """Take what came; whole requests are handled inside the call."""
+        at = 0
+        heads = self.app.heads
+        while self.started_s is None and not self._refused:
+            end = data.find(b"\r\n\r\n", at) + 4
+            if end < 4:  # noqa: PLR2004 - not found
+                break
+            head = heads.get(data[at:end])
+            if head is None:
+                # parsed by itself, so that all of it and nothing else is what is remembered
+                self._parse(data[at:end])
+                self._remember(data[at:end])
+                at = end
+            elif end + head.body_bytes <= len(data):
+                at = end + head.body_bytes
+                self._hand_over(head, data[end:at])
+            else:
+                break
+        if at < len(data) and not self._refused:
+            self._parse(data[at:] if at else data)
+
+    def _parse(self, data: bytes) -> None:
+        began = self._began
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -175,32 +217,39 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             if not self._refused:
                 self._refuse(400, f"request: got no HTTP/1.1 ({error}); allowed RFC 9112; use an HTTP client")
-        if self.started_s is not None and not self._refused:
+        if self.started_s is not None and not self._refused and began == self._began:
             self._count_unfinished(len(data))
+
+    def _remember(self, data: bytes) -> None:
+        """Keep a head whose bytes were parsed alone and whose body has a known size."""
+        head, heads = self._head, self.app.heads
+        if self._refused or head is None or not head.method or len(data) > _MOST_REMEMBERED_BYTES:
+            return
+        if head.keep_alive and b"expect" not in head.headers and b"transfer-encoding" not in head.headers:
+            if len(heads) >= _MOST_REMEMBERED:
+                heads.clear()
+            heads[data] = head
 
     def _count_unfinished(self, received: int) -> None:
         """Bound what the parser keeps to itself: unfinished header lines, chunk extensions and trailers."""
-        if self._framing_bytes < 0:  # the request began in these bytes, behind others perhaps
-            self._framing_bytes = 0
-            return
         self._framing_bytes += received
         limit = self.app.limits.max_head_bytes
         if self._framing_bytes > limit + _FRAMING_BYTES_A_BODY_BYTE * self._body_bytes:
             self._refuse(431, f"request: got more than {limit} bytes around its body; send fewer headers")
 
     def on_message_begin(self) -> None:
-        """Open an exchange."""
-        self._current = Exchange(self)
-        self.started_s = self._loop.time()
+        """Open a head."""
+        self._head = self._current = Head()
+        self._began += 1
+        self.started_s = monotonic()
         self._head_bytes = 0
         self._body_bytes = 0
-        self._framing_bytes = -1
+        self._framing_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the target."""
-        current = self._current
-        if current is not None:
-            current.path += url
+        if self._current is not None:
+            self._current.path += url
             self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -227,8 +276,10 @@ class Connection(asyncio.Protocol):
         current.keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         headers = current.headers
         length = headers.get(b"content-length")
-        if length is not None and int(length) > self.app.limits.max_body_bytes:
-            self._too_large(length.decode())
+        if length is not None:
+            current.body_bytes = int(length)
+            if current.body_bytes > self.app.limits.max_body_bytes:
+                self._too_large(length.decode())
         if b"expect" in headers:
             if headers[b"expect"].lower() != b"100-continue":
                 self._refuse(417, "expect: got an unknown expectation; allowed 100-continue; leave it out")
@@ -252,17 +303,21 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Hand over a whole request."""
-        exchange = self._current
-        if exchange is None or self._refused:
+        head = self._current
+        if head is None or self._refused:
             return
-        body = self._body
-        if body:
-            exchange.body = body[0] if len(body) == 1 else b"".join(body)
-            self._body = []
-        exchange.arrived_s = self._loop.time()
+        pieces, self._body = self._body, []
         self._current = None
         self.started_s = None
-        self._refused = not exchange.keep_alive
+        self._hand_over(head, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def _hand_over(self, head: Head, body: bytes) -> None:
+        exchange = Exchange(self, head)
+        exchange.body = body
+        exchange.arrived_s = monotonic()
+        if not head.keep_alive:
+            exchange.keep_alive = False
+            self._refused = True
         self._pending.append(exchange)
         if len(self._pending) >= self.app.limits.max_pipelined:
             self._transport.pause_reading()
@@ -277,15 +332,14 @@ class Connection(asyncio.Protocol):
         pending = self._pending
         paused = len(pending) >= self.app.limits.max_pipelined
         ready: list[bytes] = []
-        keep_alive = True
         while pending and (data := pending[0].data) is not None:
-            keep_alive = pending.popleft().keep_alive
+            exchange = pending.popleft()
             ready.append(data)
         if not ready:
             return
-        self.active_s = self._loop.time()
+        self.active_s = monotonic()
         self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
-        if not keep_alive:
+        if not exchange.keep_alive:
             self._end()
         elif paused and len(pending) < self.app.limits.max_pipelined:
             self._transport.resume_reading()
@@ -300,7 +354,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, status: int, text: str, extra: bytes = b"") -> None:
         """Answer a request that cannot be read to its end, behind those before it, and close."""
-        exchange = self._current if self._current is not None else Exchange(self)
+        exchange = Exchange(self, self._current if self._current is not None else Head())
         self._current, self.started_s, self._body = None, None, []
         self._refused = self._unread = True
         exchange.keep_alive = False

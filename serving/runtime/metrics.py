@@ -53,6 +53,14 @@ class Metrics:
         self.compute_us = Histogram(_BUCKETS)
         self.request_us = Histogram(_BUCKETS)
 
+    def ran(self, rows: int, *, seconds: float, waited_s: float) -> None:
+        """Count one run; `waited_s` is how long the first of its requests was queued."""
+        self.executions += 1
+        self.rows += rows
+        self.batch_rows.add(rows)
+        self.compute_us.add(int(seconds * 1e6))
+        self.queue_us.add(int(waited_s * 1e6))
+
     def text(self, *, model: str, version: str, gauges: dict[str, float]) -> str:
         """Render as Prometheus text, version 0.0.4."""
         labels = f'model="{model}",version="{version}"'

@@ -29,6 +29,9 @@ _ORT_TYPES = {
     "tensor(double)": DType.FP64,
     "tensor(string)": DType.BYTES,
 }
+_LOOPS = (b"\x22\x04Loop", b"\x22\x04Scan")
+"""NodeProto.op_type (onnx.proto: field 4) of the operators that repeat as often as a value says."""
+
 _MOST_THREADS = 4
 _REPEATS = 5
 _WARM_UP_S = 2.0
@@ -45,6 +48,8 @@ class OnnxModel:
         self._inputs = [tensor.name for tensor in served.inputs]
         self._outputs = [tensor.name for tensor in served.outputs]
         self._dtypes = [DTYPES[tensor.dtype] for tensor in served.outputs]
+        self.steady = _steady(path, served)
+        """Whether the run time follows from the number of rows, whatever the values are."""
         self._texts = any(tensor.dtype is DType.BYTES for tensor in (*served.inputs, *served.outputs))
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
@@ -105,6 +110,13 @@ def blank(tensors: Sequence[TensorSpec]) -> list[Array]:
         fill: Any = b"" if tensor.dtype is DType.BYTES else 0
         arrays.append(np.full(shape, fill, dtype=DTYPES[tensor.dtype]))
     return arrays
+
+
+def _steady(path: Path, served: ServedModel) -> bool:
+    sizes = [size for tensor in served.inputs for size in tensor.shape]
+    texts = any(tensor.dtype is DType.BYTES for tensor in served.inputs)
+    graph = path.read_bytes()
+    return not texts and min(sizes, default=0) >= 0 and not any(operator in graph for operator in _LOOPS)
 
 
 def _repeated(array: Array, rows: int) -> Array:

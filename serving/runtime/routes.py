@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
+from time import monotonic
 
 import orjson
 
@@ -17,11 +18,10 @@ from serving.errors import (
 )
 from serving.protocol import codec
 from serving.protocol.served import ServedModel
-from serving.protocol.tensors import InferRequest, InferResponse, Tensor
 from serving.runtime.batcher import Answer, Batcher, Job
-from serving.runtime.checks import RequestCheck
-from serving.runtime.http import JSON, Connection, Exchange
+from serving.runtime.http import Connection, Exchange, Head
 from serving.runtime.metrics import Metrics
+from serving.runtime.plans import AnswerWriter, Asked, Decoded, RequestReader
 from serving.runtime.settings import Limits
 
 TRITON_VERSION = "1"
@@ -32,6 +32,7 @@ _STUCK_S = 60.0
 
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _OCTETS = b"application/octet-stream"
+_BINARY = codec.BINARY_PREFIX.encode()
 _STATUS: dict[type[InferenceError], tuple[int, str]] = {
     InvalidRequestError: (400, "invalid"),
     OverloadedError: (503, "rejected"),
@@ -42,24 +43,26 @@ Handler = Callable[[Exchange], None]
 
 
 class _Inference(Job):
-    __slots__ = ("_app", "_exchange", "_request", "_sagemaker")
+    __slots__ = ("_app", "_asked", "_exchange", "_sagemaker")
 
-    def __init__(self, app: ModelApp, exchange: Exchange, request: InferRequest, *, sagemaker: bool) -> None:
-        arrays = app.check.arrays(request)
+    def __init__(
+        self, app: ModelApp, exchange: Exchange, decoded: Decoded, *, within_s: float, sagemaker: bool
+    ) -> None:
         arrived_s = exchange.arrived_s
         super().__init__(
-            arrays,
-            app.check.signature(arrays),
+            decoded.arrays,
+            decoded.signature,
+            rows=decoded.rows,
             arrived_s=arrived_s,
-            deadline_s=arrived_s + app.deadline_s(exchange),
+            deadline_s=arrived_s + within_s,
         )
         self._app = app
+        self._asked = decoded.asked
         self._exchange = exchange
-        self._request = request
         self._sagemaker = sagemaker
 
     def finish(self, answer: Answer) -> None:
-        self._app.finish(self._exchange, self._request, answer, sagemaker=self._sagemaker)
+        self._app.finish(self._exchange, self._asked, answer, sagemaker=self._sagemaker)
 
     def cancel(self) -> None:
         self._app.cancel(self)
@@ -68,17 +71,17 @@ class _Inference(Job):
 class ModelApp:
     """One model behind its routes; answers 503 until `serve` gives it a batcher."""
 
-    def __init__(self, served: ServedModel, *, limits: Limits, max_rows: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, served: ServedModel, *, limits: Limits, max_rows: int) -> None:
         self.served = served
         self.limits = limits
         self.draining = False
         self.connections: set[Connection] = set()
+        self.heads: dict[bytes, Head] = {}
         self.metrics = Metrics()
-        self.check = RequestCheck(served, max_rows=max_rows)
-        self._loop = loop
+        self._reader = RequestReader(served, max_rows=max_rows)
+        self._writer = AnswerWriter(served)
         self._batcher: Batcher | None = None
         self._deadline_s = served.deadline_ms / 1e3
-        self._outputs = [tensor.name for tensor in served.outputs]
         self._routes = self._paths()
 
     def serve(self, batcher: Batcher) -> None:
@@ -89,50 +92,52 @@ class ModelApp:
     def ready(self) -> bool:
         """Whether a request sent now would be answered."""
         batcher = self._batcher
-        return batcher is not None and not self.draining and batcher.running_s(self._loop.time()) < _STUCK_S
+        return batcher is not None and not self.draining and batcher.running_s(monotonic()) < _STUCK_S
 
     @property
     def idle(self) -> bool:
         """Whether every request was answered and every connection is closed."""
         return not self.connections and (self._batcher is None or self._batcher.idle)
 
-    def _paths(self) -> dict[bytes, tuple[bytes, Handler]]:
-        paths: dict[str, tuple[bytes, Handler]] = {
-            "/ping": (b"GET", self._health),
-            "/invocations": (b"POST", self._invoke),
-            "/metrics": (b"GET", self._metrics_text),
-            "/v2": (b"GET", self._server),
-            "/v2/health/live": (b"GET", lambda exchange: exchange.answer(200, b"")),
-            "/v2/health/ready": (b"GET", self._health),
+    def _paths(self) -> dict[bytes, tuple[bytes, Callable[[Head], Handler]]]:
+        paths: dict[str, tuple[bytes, Callable[[Head], Handler]]] = {
+            "/ping": (b"GET", lambda _: self._health),
+            "/invocations": (b"POST", partial(self._inference, sagemaker=True)),
+            "/metrics": (b"GET", lambda _: self._metrics_text),
+            "/v2": (b"GET", lambda _: self._server),
+            "/v2/health/live": (b"GET", lambda _: self._live),
+            "/v2/health/ready": (b"GET", lambda _: self._health),
         }
         for versions in ("", f"/versions/{self.served.version}", f"/versions/{TRITON_VERSION}"):
             base = f"/v2/models/{self.served.name}{versions}"
-            paths[base] = (b"GET", self._model)
-            paths[f"{base}/ready"] = (b"GET", self._health)
-            paths[f"{base}/infer"] = (b"POST", self._infer)
+            paths[base] = (b"GET", lambda _: self._model)
+            paths[f"{base}/ready"] = (b"GET", lambda _: self._health)
+            paths[f"{base}/infer"] = (b"POST", partial(self._inference, sagemaker=False))
         return {path.encode(): route for path, route in paths.items()}
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request."""
-        path = exchange.path
-        route = self._routes.get(path)
+        route = exchange.head.route
         if route is None:
-            route = self._routes.get(path.partition(b"?")[0])
-            if route is None:
-                self._unknown(exchange)
-                return
-        method, handler = route
-        if exchange.method != method and (exchange.method, method) != (b"HEAD", b"GET"):
-            allowed = method.decode()
-            text = f"method: got {exchange.method.decode()}; allowed {allowed}; use {allowed}"
-            exchange.fail(405, text, b"allow: %s\r\n" % method)
-            return
-        handler(exchange)
+            route = exchange.head.route = self._route(exchange.head)
+        route(exchange)
+
+    def _route(self, head: Head) -> Handler:
+        found = self._routes.get(head.path.partition(b"?")[0])
+        if found is None:
+            return self._unknown
+        method, made = found
+        if head.method == method or (head.method, method) == (b"HEAD", b"GET"):
+            return made(head)
+        return partial(_other_method, allowed=method)
 
     def _unknown(self, exchange: Exchange) -> None:
-        got = exchange.path[:200].decode(errors="replace")
+        got = exchange.head.path[:200].decode(errors="replace")
         allowed = ", ".join(path.decode() for path in self._routes)
         exchange.fail(404, f"path: got {got!r}; allowed {allowed}; this server has one model, {self.served.name!r}")
+
+    def _live(self, exchange: Exchange) -> None:
+        exchange.answer(200, b"")
 
     def _health(self, exchange: Exchange) -> None:
         if self.ready:
@@ -150,8 +155,12 @@ class ModelApp:
             key: [{"name": t.name, "datatype": t.dtype.value, "shape": [-1, *t.shape]} for t in group]
             for key, group in (("inputs", served.inputs), ("outputs", served.outputs))
         }
-        versions = [served.version]
-        document = {"name": served.name, "versions": versions, "platform": "onnxruntime_onnx", **tensors}
+        document = {
+            "name": served.name,
+            "versions": [served.version],
+            "platform": "onnxruntime_onnx",
+            **tensors,
+        }
         exchange.answer(200, orjson.dumps(document))
 
     def _metrics_text(self, exchange: Exchange) -> None:
@@ -166,74 +175,75 @@ class ModelApp:
         text = self.metrics.text(model=self.served.name, version=self.served.version, gauges=gauges)
         exchange.answer(200, text.encode(), _TEXT)
 
-    def _invoke(self, exchange: Exchange) -> None:
-        self._submit(exchange, sagemaker=True)
+    def _inference(self, head: Head, *, sagemaker: bool) -> Handler:
+        """Give what answers every request with this head."""
+        headers = head.headers
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            return self._compressed
+        size = _sagemaker_size(headers) if sagemaker else _triton_size(headers)
+        return partial(self._submit, size=size, within_s=self._within_s(headers), sagemaker=sagemaker)
 
-    def _infer(self, exchange: Exchange) -> None:
-        self._submit(exchange, sagemaker=False)
+    def _compressed(self, exchange: Exchange) -> None:
+        self.metrics.outcomes["invalid"] += 1
+        exchange.fail(415, "content-encoding: got a compressed body; allowed identity; send it as it is")
 
-    def _submit(self, exchange: Exchange, *, sagemaker: bool) -> None:
-        batcher = self._batcher
-        headers = exchange.headers
+    def _submit(
+        self, exchange: Exchange, *, size: str | None, within_s: float | InvalidRequestError, sagemaker: bool
+    ) -> None:
+        batcher, body = self._batcher, exchange.body
         if batcher is None:
             self._health(exchange)
             return
-        if headers.get(b"content-encoding", b"identity") != b"identity":
-            self.metrics.outcomes["invalid"] += 1
-            exchange.fail(415, "content-encoding: got a compressed body; allowed identity; send it as it is")
-            return
         try:
-            job = _Inference(self, exchange, _decoded(exchange, sagemaker=sagemaker), sagemaker=sagemaker)
+            if isinstance(within_s, InvalidRequestError):
+                raise within_s
+            header_bytes = None if size is None else codec.check_header_size(size, body_size=len(body))
+            decoded = self._reader.read(body, header_bytes)
+            job = _Inference(self, exchange, decoded, within_s=within_s, sagemaker=sagemaker)
             batcher.submit(job)
         except InferenceError as error:
             self._fail(exchange, error)
         else:
             exchange.job = job
 
-    def deadline_s(self, exchange: Exchange) -> float:
+    def _within_s(self, headers: dict[bytes, bytes]) -> float | InvalidRequestError:
         """Give the time a request has: the model's own limit, or less if the client says so."""
-        asked = exchange.headers.get(b"x-streamhub-timeout-ms")
+        asked = headers.get(b"x-streamhub-timeout-ms")
         if asked is None:
             return self._deadline_s
         try:
             asked_ms = float(asked)
         except ValueError:
             asked_ms = 0.0
-        if not (isfinite(asked_ms) and asked_ms > 0):
-            raise InvalidRequestError(
-                f"X-StreamHub-Timeout-Ms: got {asked[:40].decode(errors='replace')!r}; "
-                f"allowed a number above 0; leave it out for the model's own {self.served.deadline_ms:g}"
-            )
-        return min(self._deadline_s, asked_ms / 1e3)
+        if isfinite(asked_ms) and asked_ms > 0:
+            return min(self._deadline_s, asked_ms / 1e3)
+        return InvalidRequestError(
+            f"X-StreamHub-Timeout-Ms: got {asked[:40].decode(errors='replace')!r}; "
+            f"allowed a number above 0; leave it out for the model's own {self.served.deadline_ms:g}"
+        )
 
     def cancel(self, job: Job) -> None:
         """Forget a job whose client is gone."""
         if self._batcher is not None:
             self._batcher.cancel(job)
 
-    def finish(self, exchange: Exchange, request: InferRequest, answer: Answer, *, sagemaker: bool) -> None:
+    def finish(self, exchange: Exchange, asked: Asked, answer: Answer, *, sagemaker: bool) -> None:
         """Send the outputs of a job, or why there are none."""
         if isinstance(answer, InferenceError):
             self._fail(exchange, answer)
             return
-        asked = request.outputs
-        outputs = tuple(
-            Tensor(name, array) for name, array in zip(self._outputs, answer, strict=True) if not asked or name in asked
-        )
-        response = InferResponse(
-            model_name=self.served.name, model_version=self.served.version, id=request.id, outputs=outputs
-        )
         try:
-            body, header_bytes = codec.encode_response_parts(response, binary=request.binary_output)
+            body, header_bytes = self._writer.write(answer, asked)
         except InferenceError as error:
             self._fail(exchange, error)
             return
-        self.metrics.outcomes["ok"] += 1
-        self.metrics.request_us.add(int((self._loop.time() - exchange.arrived_s) * 1e6))
+        metrics = self.metrics
+        metrics.outcomes["ok"] += 1
+        metrics.request_us.add(int((monotonic() - exchange.arrived_s) * 1e6))
         if header_bytes is None:
-            exchange.answer(200, body, JSON)
+            exchange.answer(200, body)
         elif sagemaker:
-            exchange.answer(200, body, f"{codec.BINARY_PREFIX}{header_bytes}".encode())
+            exchange.answer(200, body, b"%s%d" % (_BINARY, header_bytes))
         else:
             exchange.answer(200, body, _OCTETS, b"inference-header-content-length: %d\r\n" % header_bytes)
 
@@ -244,13 +254,17 @@ class ModelApp:
         exchange.fail(status, str(error), extra)
 
 
-def _decoded(exchange: Exchange, *, sagemaker: bool) -> InferRequest:
-    body, headers = exchange.body, exchange.headers
-    if sagemaker:
-        content_type = headers.get(b"content-type", JSON).decode("latin-1")
-        return codec.decode_request_parts(body, header_bytes=codec.header_size(content_type, body_size=len(body)))
+def _other_method(exchange: Exchange, *, allowed: bytes) -> None:
+    text = allowed.decode()
+    got = exchange.head.method.decode()
+    exchange.fail(405, f"method: got {got}; allowed {text}; use {text}", b"allow: %s\r\n" % allowed)
+
+
+def _sagemaker_size(headers: dict[bytes, bytes]) -> str | None:
+    content_type = headers.get(b"content-type", b"").decode("latin-1")
+    return content_type[len(codec.BINARY_PREFIX) :] if content_type.startswith(codec.BINARY_PREFIX) else None
+
+
+def _triton_size(headers: dict[bytes, bytes]) -> str | None:
     length = headers.get(b"inference-header-content-length")
-    if length is None:
-        return codec.decode_request_parts(body, header_bytes=None)
-    size = codec.check_header_size(length.decode("latin-1"), body_size=len(body))
-    return codec.decode_request_parts(body, header_bytes=size)
+    return None if length is None else length.decode("latin-1")

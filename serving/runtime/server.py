@@ -6,10 +6,12 @@ import asyncio
 import gc
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from time import monotonic
 
 import uvloop
 
@@ -28,6 +30,7 @@ from serving.spec.model import TritonRuntime
 
 _BACKLOG = 2048
 _SWEEP_S = 1.0
+_SWITCH_S = 0.0005
 _DRAIN_POLL_S = 0.02
 
 
@@ -42,6 +45,8 @@ def run(settings: ServerSettings, *, on_ready: Callable[[dict[str, object]], Non
     with ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
         folder = _unpacked(settings, stack)
+        # a worker that has its result waits so long for a busy loop to let it in
+        sys.setswitchinterval(_SWITCH_S)
         uvloop.run(_serve(folder, settings, listener, on_ready))
 
 
@@ -88,18 +93,18 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
     runtime = folder.served.runtime
     assert isinstance(runtime, TritonRuntime)  # noqa: S101 - see _unpacked
-    app = ModelApp(folder.served, limits=settings.limits, max_rows=runtime.max_batch_size, loop=loop)
+    app = ModelApp(folder.served, limits=settings.limits, max_rows=runtime.max_batch_size)
     server = await loop.create_server(lambda: Connection(app, loop), sock=listener)
     caps = Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
     loading = asyncio.ensure_future(asyncio.to_thread(_load, folder, settings, caps))
     waiting = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((loading, waiting), return_when=asyncio.FIRST_COMPLETED)
     batcher = None
-    sweeper = asyncio.ensure_future(_sweep(app, loop))
+    sweeper = asyncio.ensure_future(_sweep(app))
     try:
         if not stopped.is_set():
             model, times = loading.result()
-            batcher = Batcher(model.run, caps=caps, times=times, loop=loop, metrics=app.metrics)
+            batcher = Batcher(model.run, caps=caps, times=times, inline=model.steady, loop=loop, metrics=app.metrics)
             gc.collect()
             gc.freeze()  # what lives as long as the server need not be looked at again
             app.serve(batcher)
@@ -107,7 +112,7 @@ async def _serve(
             on_ready({"port": port, "name": folder.served.name, "version": folder.served.version})
             await waiting
         server.close()
-        await _drain(app, loop, settings.limits.drain_s)
+        await _drain(app, settings.limits.drain_s)
     finally:
         sweeper.cancel()
         if batcher is not None:
@@ -134,18 +139,18 @@ def _sample(folder: ModelFolder, path: Path, caps: Caps) -> list[Array]:
         ) from None
 
 
-async def _sweep(app: ModelApp, loop: asyncio.AbstractEventLoop) -> None:
+async def _sweep(app: ModelApp) -> None:
     while True:
         await asyncio.sleep(_SWEEP_S)
-        now_s = loop.time()
+        now_s = monotonic()
         for connection in tuple(app.connections):
             connection.expire(now_s)
 
 
-async def _drain(app: ModelApp, loop: asyncio.AbstractEventLoop, drain_s: float) -> None:
+async def _drain(app: ModelApp, drain_s: float) -> None:
     app.draining = True
-    until_s = loop.time() + drain_s
-    while not app.idle and loop.time() < until_s:
+    until_s = monotonic() + drain_s
+    while not app.idle and monotonic() < until_s:
         for connection in tuple(app.connections):
             if connection.idle:
                 connection.close()

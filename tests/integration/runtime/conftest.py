@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -157,15 +158,19 @@ class Server:
 
     def metric(self, name: str) -> float:
         """Read one metric; its labels but for model and version are part of the name."""
-        with self.client() as client:
-            lines = client.get("/metrics").text.splitlines()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with closing(connection):
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
         plain = {line.split("{")[0] + line.partition('2.1.0"')[2].split("}")[0]: line.split()[-1] for line in lines}
         return float(plain[name])
 
     def until(self, name: str, value: float) -> None:
-        """Return once a metric has that value; the test's own time limit ends a wait in vain."""
-        while self.metric(name) != value:
-            time.sleep(0.005)
+        """Return once a metric has that value."""
+        end_s = time.monotonic() + 60
+        while (got := self.metric(name)) != value:
+            assert time.monotonic() < end_s, f"{name} is {got}, never {value}"
+            time.sleep(0.002)
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def test_a_cancelled_request_disappears_and_leaves_its_batch_mates_alone(slow: A
 
     cancelled = 'streamhub_requests_total,outcome="cancelled"'
     before = slow.metric(cancelled)
-    with send(100_000):
+    with send(400_000):
         slow.until("streamhub_running_batches", 1)
         waiting = [send(number) for number in range(1, 9)]
         slow.until("streamhub_waiting_requests", 8)

@@ -21,7 +21,7 @@ from serving.protocol.served import ServedModel
 from serving.spec.model import DType, TensorSpec, VllmRuntime
 
 Read = Callable[..., list[tuple[int, dict[str, str], bytes]]]
-LONG = 100_000
+LONG = 400_000
 ROOT = Path(__file__).parents[3]
 
 
@@ -84,7 +84,7 @@ def test_a_half_sent_request_is_finished_during_the_drain(start: Any, read: Read
 
 
 def test_a_server_is_live_but_not_ready_while_it_warms_up(packed: Any) -> None:
-    archive = packed("slow", sample=steps(LONG))
+    archive = packed("slow", sample=steps(100_000))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "serving.runtime", "--archive", str(archive), "--port", str(port)]

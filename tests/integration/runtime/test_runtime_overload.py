@@ -12,7 +12,7 @@ from serving.spec.model import TritonRuntime
 
 Read = Callable[..., list[tuple[int, dict[str, str], bytes]]]
 RUNTIME = TritonRuntime(device="cpu", max_batch_size=16, max_queue_size=4)
-LONG = 100_000
+LONG = 400_000
 
 
 def send(server: Any, turns: int, *headers: str) -> socket.socket:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.batching.policy import NOTHING, Caps, Load, ServiceTimes, next_step, refuse
+from serving.batching.policy import NOTHING, Caps, ServiceTimes, next_step, refuse
 
 MAX_ROWS = 32
 CAPS = Caps(max_rows=MAX_ROWS, max_waiting=64)
@@ -128,31 +128,40 @@ def test_the_curve_of_no_measurement_is_refused() -> None:
         ServiceTimes.measured([], max_rows=4)
 
 
-def load(*, requests: int, rows: int, busy_s: float = 0.002, arriving: float = 0.0) -> Load:
-    return Load(requests=requests, rows=rows, busy_s=busy_s, arriving_rows_s=arriving)
+def refused(
+    rows: int, *, deadline_in_s: float, waiting: int, waiting_rows: int, busy_s: float = 0.002, arriving: float = 0.0
+) -> float | None:
+    return refuse(
+        rows,
+        deadline_in_s=deadline_in_s,
+        waiting=waiting,
+        waiting_rows=waiting_rows,
+        busy_s=busy_s,
+        arriving_rows_s=arriving,
+        caps=CAPS,
+        times=TIMES,
+    )
 
 
 def test_an_idle_server_refuses_nobody() -> None:
-    idle = load(requests=0, rows=0, busy_s=0.0)
-    assert refuse(32, deadline_in_s=1e-9, load=idle, caps=CAPS, times=TIMES) is None
+    assert refused(32, deadline_in_s=1e-9, waiting=0, waiting_rows=0, busy_s=0.0) is None
 
 
 def test_a_full_queue_refuses() -> None:
-    assert refuse(1, deadline_in_s=9.0, load=load(requests=63, rows=63), caps=CAPS, times=TIMES) is None
-    after_s = refuse(1, deadline_in_s=9.0, load=load(requests=64, rows=64), caps=CAPS, times=TIMES)
+    assert refused(1, deadline_in_s=9.0, waiting=63, waiting_rows=63) is None
+    after_s = refused(1, deadline_in_s=9.0, waiting=64, waiting_rows=64)
     assert after_s == pytest.approx(0.002 + 2 * 0.004)
 
 
 def test_a_request_that_would_miss_behind_the_queue_is_refused() -> None:
-    behind = load(requests=40, rows=64)  # 2 ms busy, two full batches of 4 ms, then itself
-    assert refuse(1, deadline_in_s=1.1 * 0.0111, load=behind, caps=CAPS, times=TIMES) is None
-    assert refuse(1, deadline_in_s=1.1 * 0.0109, load=behind, caps=CAPS, times=TIMES) is not None
+    # 2 ms busy, two full batches of 4 ms, then itself
+    assert refused(1, deadline_in_s=1.1 * 0.0111, waiting=40, waiting_rows=64) is None
+    assert refused(1, deadline_in_s=1.1 * 0.0109, waiting=40, waiting_rows=64) is not None
 
 
 def test_a_batch_that_will_fill_up_is_counted_as_full() -> None:
-    crowded = load(requests=40, rows=64, arriving=1e6)
-    assert refuse(1, deadline_in_s=1.1 * 0.0139, load=crowded, caps=CAPS, times=TIMES) is not None
-    assert refuse(1, deadline_in_s=1.1 * 0.0141, load=crowded, caps=CAPS, times=TIMES) is None
+    assert refused(1, deadline_in_s=1.1 * 0.0139, waiting=40, waiting_rows=64, arriving=1e6) is not None
+    assert refused(1, deadline_in_s=1.1 * 0.0141, waiting=40, waiting_rows=64, arriving=1e6) is None
 
 
 def simulate(*, overload: float, seconds: float, deadline_s: float) -> float:
@@ -162,13 +171,15 @@ def simulate(*, overload: float, seconds: float, deadline_s: float) -> float:
     waiting: list[Request] = []
     now, free_at, arrivals, good = 0.0, 0.0, 0, 0
     while now < seconds:
-        ahead = Load(
-            requests=len(waiting),
-            rows=len(waiting),
+        refusal = refused(
+            1,
+            deadline_in_s=deadline_s,
+            waiting=len(waiting),
+            waiting_rows=len(waiting),
             busy_s=max(0.0, free_at - now),
-            arriving_rows_s=capacity * overload,
+            arriving=capacity * overload,
         )
-        if refuse(1, deadline_in_s=deadline_s, load=ahead, caps=CAPS, times=TIMES) is None:
+        if refusal is None:
             waiting.append(Request(1, now, now + deadline_s))
         arrivals += 1
         upcoming = arrivals * gap

@@ -1,0 +1,208 @@
+"""What follows from the head of a request or the shape of an answer alone, computed once instead of a request.
+
+Clients repeat themselves: the JSON before raw tensors is the same bytes in every request of the same shape, and so is
+the JSON around the numbers of an answer. The codec reads and writes it the first time; afterwards equal bytes mean
+equal tensors. Whatever is not seen to be equal goes to the codec, which alone decides what is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from serving.errors import InvalidRequestError
+from serving.protocol import codec
+from serving.protocol.elements import from_lists
+from serving.protocol.served import ServedModel
+from serving.protocol.tensors import Array, InferRequest, InferResponse, Tensor
+from serving.runtime.checks import RequestCheck, Signature
+from serving.spec.model import DType
+
+_MOST_PLANS = 256
+_MOST_HEAD_BYTES = 2048
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What a client wants back."""
+
+    id: str = ""
+    outputs: tuple[str, ...] = ()
+    binary: bool = False
+
+
+class Decoded(NamedTuple):
+    """A checked request: arrays in the model's order."""
+
+    arrays: list[Array]
+    rows: int
+    signature: Signature
+    asked: Asked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Raw:
+    """Where each input lies behind a head: type, elements, offset from the end of the head, shape."""
+
+    parts: tuple[tuple[np.dtype[Any], int, int, tuple[int, ...]], ...]
+    raw_bytes: int
+    rows: int
+    signature: Signature
+    asked: Asked
+
+
+class RequestReader:
+    """Bodies to checked requests of one model."""
+
+    def __init__(self, served: ServedModel, *, max_rows: int) -> None:
+        self._check = RequestCheck(served, max_rows=max_rows)
+        self._max_rows = max_rows
+        self._plans: dict[bytes, _Raw] = {}
+        self._plain = Asked()
+        # a size that varies or a text must be looked at in every request
+        fixed = all(size >= 0 for tensor in served.inputs for size in tensor.shape)
+        texts = any(tensor.dtype in {DType.BYTES, DType.BOOL} for tensor in served.inputs)
+        self._raw = not texts
+        self._inputs = [(t.name, t.dtype.value, list(t.shape), prod(t.shape)) for t in served.inputs]
+        self._lists = fixed and not texts
+
+    def read(self, body: bytes, header_bytes: int | None) -> Decoded:
+        """Decode and check one body whose JSON is the first `header_bytes` (None: all of it).
+
+        Raises:
+            InvalidRequestError: it is not what the model takes.
+
+        """
+        if header_bytes is None:
+            quick = self._from_lists(body) if self._lists else None
+            return quick if quick is not None else self._slow(body, None)
+        plan = self._plans.get(body[:header_bytes])
+        if plan is None or plan.raw_bytes != len(body) - header_bytes:
+            return self._slow(body, header_bytes)
+        arrays = [
+            np.frombuffer(body, dtype, count, header_bytes + at).reshape(shape)
+            for dtype, count, at, shape in plan.parts
+        ]
+        return Decoded(arrays, plan.rows, plan.signature, plan.asked)
+
+    def _slow(self, body: bytes, header_bytes: int | None) -> Decoded:
+        request = codec.decode_request_parts(body, header_bytes=header_bytes)
+        arrays = self._check.arrays(request)
+        asked = Asked(request.id, request.outputs, request.binary_output)
+        decoded = Decoded(arrays, len(arrays[0]), self._check.signature(arrays), asked)
+        if header_bytes is not None and not request.id and self._raw and header_bytes <= _MOST_HEAD_BYTES:
+            self._remember(body, header_bytes, request, decoded)
+        return decoded
+
+    def _remember(self, body: bytes, header_bytes: int, request: InferRequest, decoded: Decoded) -> None:
+        raw_bytes = sum(array.nbytes for array in decoded.arrays)
+        if raw_bytes != len(body) - header_bytes:
+            return  # some of its tensors were JSON, whose values are in the head
+        offsets, at = {}, 0
+        for tensor in request.inputs:
+            offsets[id(tensor.array)] = at
+            at += tensor.array.nbytes
+        parts = tuple((array.dtype, array.size, offsets[id(array)], array.shape) for array in decoded.arrays)
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        plan = _Raw(parts, raw_bytes, decoded.rows, decoded.signature, decoded.asked)
+        self._plans[body[:header_bytes]] = plan
+
+    def _from_lists(self, body: bytes) -> Decoded | None:
+        """Read the plainest JSON: the model's inputs in its order, each with name, shape, datatype and data alone."""
+        try:
+            head = orjson.loads(body)
+            (entries,) = head.values()
+            if "inputs" not in head or len(entries) != len(self._inputs):
+                return None
+            rows = entries[0]["shape"][0]
+            if type(rows) is not int or not 1 <= rows <= self._max_rows:
+                return None
+            arrays = []
+            for entry, (name, datatype, sizes, size) in zip(entries, self._inputs, strict=True):
+                shape = entry["shape"]
+                # True equals 1, so that types are compared too
+                if (
+                    len(entry) != 4  # noqa: PLR2004 - the keys used here
+                    or entry["name"] != name
+                    or entry["datatype"] != datatype
+                    or type(shape) is not list
+                    or shape != [rows, *sizes]
+                    or not all(type(number) is int for number in shape)
+                ):
+                    return None
+                arrays.append(from_lists(entry["data"], name=name, datatype=datatype, shape=shape, size=rows * size))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvalidRequestError):
+            return None  # the codec says what is wrong with it
+        return Decoded(arrays, rows, (), self._plain)
+
+
+class AnswerWriter:
+    """Outputs of one model to bodies."""
+
+    def __init__(self, served: ServedModel) -> None:
+        self._served = served
+        self._names = tuple(tensor.name for tensor in served.outputs)
+        self._texts = any(tensor.dtype is DType.BYTES for tensor in served.outputs)
+        self._forms: dict[tuple[object, ...], tuple[bytes, ...]] = {}
+
+    def write(self, arrays: list[Array], asked: Asked) -> tuple[bytes, int | None]:
+        """Give the body and the size of its JSON header (None: all of it is JSON).
+
+        Raises:
+            InvalidRequestError: JSON cannot carry these numbers.
+
+        """
+        if asked.id or asked.outputs or self._texts:
+            return self._slow(arrays, asked)
+        key = (asked.binary, *[array.shape for array in arrays])
+        form = self._forms.get(key)
+        if form is None:
+            form = self._form(key, arrays, asked)
+        if asked.binary:
+            return b"".join((form[0], *[array.tobytes() for array in arrays])), len(form[0])
+        pieces = [form[0]]
+        for array, after in zip(arrays, form[1:], strict=True):
+            pieces.append(orjson.dumps(np.ascontiguousarray(array).reshape(-1), option=_DUMP))
+            pieces.append(after)
+        body = b"".join(pieces)
+        # how orjson writes a number that is not finite; the codec says which one
+        return self._slow(arrays, asked) if b"null" in body else (body, None)
+
+    def _form(self, key: tuple[object, ...], arrays: list[Array], asked: Asked) -> tuple[bytes, ...]:
+        if asked.binary:
+            body, header_bytes = self._slow(arrays, asked)
+            form: tuple[bytes, ...] = (body[:header_bytes],)
+        else:
+            empty = [np.zeros((*array.shape[:1], 0), dtype=array.dtype) for array in arrays]
+            form = self._around(arrays, self._slow(empty, asked)[0])
+        if len(self._forms) >= _MOST_PLANS:
+            self._forms.clear()
+        self._forms[key] = form
+        return form
+
+    def _around(self, arrays: list[Array], body: bytes) -> tuple[bytes, ...]:
+        """Give the JSON before, between and after the lists of numbers, with the true shapes."""
+        document = orjson.loads(body)
+        pieces, rest = [], document.pop("outputs")
+        before = orjson.dumps(document)[:-1] + b',"outputs":['
+        for array, output in zip(arrays, rest, strict=True):
+            output["shape"] = array.shape
+            del output["data"]
+            pieces.append(before + orjson.dumps(output)[:-1] + b',"data":')
+            before = b"},"
+        return (*pieces, b"}]}")
+
+    def _slow(self, arrays: list[Array], asked: Asked) -> tuple[bytes, int | None]:
+        names = asked.outputs
+        outputs = tuple(
+            Tensor(name, array) for name, array in zip(self._names, arrays, strict=True) if not names or name in names
+        )
+        served = self._served
+        response = InferResponse(model_name=served.name, model_version=served.version, id=asked.id, outputs=outputs)
+        return codec.encode_response_parts(response, binary=asked.binary)
