@@ -19,7 +19,7 @@ from functools import partial
 import orjson
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -38,6 +38,10 @@ THREADS = 32
 MAX_WAITING = 256
 """Requests taken at once, those that run included; one more is shed with 503."""
 
+KEEP_ALIVE_S = 120
+"""Longer than a client's pool keeps an idle connection, so that the client closes it and no request meets a close."""
+
+_CLIENT_GONE = 499
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
 
@@ -69,7 +73,10 @@ class Shell:
         refused = self._routes.refusal(request.method, path, size_bytes=_declared_size(request))
         if refused is not None:
             return _response(refused)
-        body = await _body(request, limit=max_body_bytes(path))
+        try:
+            body = await _body(request, limit=max_body_bytes(path))
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_GONE)  # nobody reads it
         ask = Ask(method=request.method, path=path, body=body, arrived_s=arrived_s)
         if self._taken >= MAX_WAITING:
             return _response(problem(problems.OVERLOADED, f"{MAX_WAITING} requests wait already; come back"))
@@ -169,7 +176,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn drains and then raises the signal again, which would end the process as killed
         signal.signal(number, signal.SIG_IGN)
-    server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, http="httptools"))
+    server = _Server(
+        uvicorn.Config(app, log_level="warning", access_log=False, http="httptools", timeout_keep_alive=KEEP_ALIVE_S)
+    )
     server.run(sockets=[listener])
     return 0 if server.started else 1
 
