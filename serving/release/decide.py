@@ -53,8 +53,8 @@ def decide(record: ReleaseRecord, evidence: StageEvidence | None, policy: Releas
     Evidence must be of the record's own stage alone: pooling stages of different shares misreads a true +2% as a
     loss when the base rate moves (docs/releases.md). None stands for evidence that could not be read.
 
-    Harm rolls back at every look. Nothing else moves without every gate of the stage open; a split that is not the
-    one asked for, or data that is missing, holds until the release expires.
+    A broken guardrail rolls back at every look. Nothing is promoted without every gate open, nor ramped without all but
+    the proof of the p99; a split that is not the one asked for, or missing data, holds until the release expires.
     """
     if record.state is ReleaseState.REGISTERED:
         return Decision(kind=DecisionKind.ADVANCE, rule="the challenger is live and waits for traffic")
@@ -80,11 +80,17 @@ def decide(record: ReleaseRecord, evidence: StageEvidence | None, policy: Releas
 
 
 def _ramp(gates: tuple[GateResult, ...]) -> Decision:
-    # a p99 is proven no worse in the last stage, where arms are largest; until then it must only not be worse
-    waiting = tuple(gate for gate in gates if not gate.passed and gate.gate != "p99")
+    waiting = tuple(gate for gate in gates if not gate.passed and not _proven_later(gate))
     if waiting:
         return Decision(kind=DecisionKind.HOLD, rule=_why(waiting), reasons=waiting)
-    return Decision(kind=DecisionKind.ADVANCE, rule="every gate of the stage is open", reasons=gates)
+    return Decision(
+        kind=DecisionKind.ADVANCE, rule="time and sample are enough and no guardrail is broken", reasons=gates
+    )
+
+
+def _proven_later(gate: GateResult) -> bool:
+    # a p99 is proven no worse in the last stage, where arms are largest; until then it must be measured and not worse
+    return gate.gate == "p99" and not gate.failed and gate.numbers.get("requests", 1) > 0
 
 
 def _last(evidence: StageEvidence, policy: ReleasePolicy, gates: tuple[GateResult, ...]) -> Decision:

@@ -11,12 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.release.decide import DecisionKind, decide
-from serving.release.gates import error_gate, harm_gate, latency_gate, sample_gate, split_gate, time_gate, uplift_gate
+from serving.release.gates import (
+    error_gate,
+    harm_gate,
+    latency_gate,
+    sample_gate,
+    split_gate,
+    time_gate,
+    uplift_gate,
+    watch_gate,
+)
 from serving.release.policy import ReleasePolicy, policy_for
 from serving.release.state import LIVE, ReleaseRecord, ReleaseState
 from serving.release.transitions import apply
 from serving.spec import ReleaseSpec
 from serving.telemetry.evidence import Evidence, StageEvidence
+from serving.telemetry.histogram import Histogram
 
 MakeArm = Callable[..., Evidence]
 MakeRecord = Callable[..., ReleaseRecord]
@@ -52,9 +62,10 @@ def test_traffic_only_grows_when_every_gate_is_open(
     if decision.kind not in {DecisionKind.ADVANCE, DecisionKind.PROMOTE}:
         return
     gates = [time_gate(record, policy, now), sample_gate(seen, policy), split_gate(record, seen, policy)]
-    gates += [error_gate(seen, policy), latency_gate(seen, policy), harm_gate(seen, policy)]
+    gates += [error_gate(seen, policy), harm_gate(seen, policy), watch_gate(seen, policy)]
     if decision.kind is DecisionKind.PROMOTE:
-        gates.append(uplift_gate(seen, policy))
+        gates += [uplift_gate(seen, policy), latency_gate(seen, policy)]
+    assert not latency_gate(seen, policy).failed
     assert [gate.gate for gate in gates if not gate.passed] == []
 
 
@@ -67,6 +78,19 @@ def test_missing_evidence_never_moves_traffic_to_the_challenger(
     decision = decide(record, None, policy, record.started_at + timedelta(days=days))
     paused = state is ReleaseState.PAUSED
     assert decision.kind is (DecisionKind.INCONCLUSIVE if days > 14 and not paused else DecisionKind.HOLD)
+
+
+def test_a_ramp_waits_for_latencies_but_not_for_their_proof(
+    make_arm: MakeArm, make_record: MakeRecord, policy: ReleasePolicy, later: datetime
+) -> None:
+    record = make_record(state=ReleaseState.CANARY, stage=0, share=0.1)
+    ours, theirs = make_arm(impressions=100_000, p99_ms=10.8, seed=1), make_arm(impressions=900_000, seed=2)
+    assert latency_gate(StageEvidence(challenger=ours, control=theirs), policy).verdict == "not-enough-data"
+    seen = StageEvidence(challenger=ours, control=theirs)
+    assert decide(record, seen, policy, later).kind is DecisionKind.ADVANCE
+    unmeasured = StageEvidence(challenger=replace(ours, latency=Histogram()), control=theirs)
+    hold = decide(record, unmeasured, policy, later)
+    assert (hold.kind, [gate.gate for gate in hold.reasons]) == (DecisionKind.HOLD, ["p99"])
 
 
 def test_a_better_challenger_is_promoted(

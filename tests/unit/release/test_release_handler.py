@@ -1,0 +1,33 @@
+"""The scheduled tick."""
+
+from __future__ import annotations
+
+import pytest
+
+from lambdas.release import handler
+from lambdas.release.controller import Step
+from serving.errors import ReleaseError
+
+
+class Ticks:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def tick(self, model: str) -> Step | None:
+        self.asked.append(model)
+        if model == "moderator":
+            raise ReleaseError("table: got no answer")
+        return None
+
+
+def test_a_model_that_fails_keeps_no_other_from_its_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = Ticks()
+    monkeypatch.setattr(handler, "_wired", lambda: (("moderator", "ranker"), ticks))
+    with pytest.raises(ReleaseError, match="moderator: table: got no answer"):
+        handler.handler({}, None)
+    assert ticks.asked == ["moderator", "ranker"]
+
+
+def test_models_without_a_release_are_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "_wired", lambda: (("ranker",), Ticks()))
+    assert handler.handler({}, None) == {"steps": []}
