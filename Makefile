@@ -47,7 +47,7 @@ test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, be
 check: $(VENV)/.dev ## the gate: format, lint, architecture, types, specs
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/lint-imports --no-timing >/dev/null || { $(BIN)/lint-imports; exit 1; }
+	$(BIN)/lint-imports >/dev/null || { $(BIN)/lint-imports; exit 1; }
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/streamhub check
 

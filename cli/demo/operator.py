@@ -137,5 +137,6 @@ def _look(record: ReleaseRecord, evidence: StageEvidence, uplift: GateResult, de
         lower=uplift.numbers.get("lower"),
         upper=uplift.numbers.get("upper"),
         decision=decision.kind.value,
+        rule=decision.rule,
         reason=decision.text,
     )

@@ -25,6 +25,7 @@ class Look:
     lower: float | None
     upper: float | None
     decision: str
+    rule: str
     reason: str
 
 

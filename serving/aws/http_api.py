@@ -37,15 +37,16 @@ class SignedApi:
             EndpointError: no answer came, or one that is no JSON object.
 
         """
+        url = f"{self._base_url}{route}"
         request = AWSRequest(
             method="POST",
-            url=f"{self._base_url}{route}",
+            url=url,
             data=orjson.dumps(body),
             headers={"Content-Type": "application/json"},
         )
         self._signer.add_auth(request)
         try:
-            response = self._pool.request("POST", request.url, body=request.data, headers=dict(request.headers.items()))
+            response = self._pool.request("POST", url, body=request.data, headers=dict(request.headers.items()))
             document = orjson.loads(response.data)
         except (urllib3.exceptions.HTTPError, orjson.JSONDecodeError) as error:
             raise EndpointError(f"HTTP API: POST {route}: {error}") from None

@@ -31,7 +31,15 @@ def seen(root: Path) -> tuple[DemoResult, dict[str, ModelSpec]]:
     result.by_phase = {"canary": {"a": 90, "b": 10}, "decision": {"a": 50, "b": 50}}
     bounds = {"estimate": 0.3, "lower": 0.1, "upper": 0.5}
     result.looks = [
-        Look(stage=stage, share=0.5, impressions=100, decision="hold", reason="<script>alert(1)</script>", **bounds)
+        Look(
+            stage=stage,
+            share=0.5,
+            impressions=100,
+            decision="hold",
+            rule="waiting",
+            reason="<script>alert(1)</script>",
+            **bounds,
+        )
         for stage in (0, 1)
     ]
     result.reasons = ("<script>alert(1)</script>",)
