@@ -75,7 +75,11 @@ def decide(record: ReleaseRecord, evidence: StageEvidence | None, policy: Releas
     )
     decision = _last(seen, policy, gates) if policy.last_stage(record.stage_index) else _ramp(gates)
     if decision.kind is DecisionKind.HOLD and now - record.started_at >= policy.expires:
-        return Decision(kind=DecisionKind.INCONCLUSIVE, rule="expired without a verdict", reasons=decision.reasons)
+        return Decision(
+            kind=DecisionKind.INCONCLUSIVE,
+            rule="expired without a verdict: production keeps the traffic",
+            reasons=decision.reasons,
+        )
     return decision
 
 
@@ -99,12 +103,18 @@ def _last(evidence: StageEvidence, policy: ReleasePolicy, gates: tuple[GateResul
     held_by_split = any(gate.gate == "split" and not gate.passed for gate in gates)
     if uplift.failed and not held_by_split:
         return Decision(
-            kind=DecisionKind.INCONCLUSIVE, rule="the uplift asked for is out of reach", reasons=(uplift, *gates)
+            kind=DecisionKind.INCONCLUSIVE,
+            rule="the uplift asked for is out of reach: production keeps the traffic",
+            reasons=(uplift, *gates),
         )
     if waiting or not uplift.passed:
         shut = waiting if uplift.passed else (*waiting, uplift)
         return Decision(kind=DecisionKind.HOLD, rule=_why(shut), reasons=shut)
-    return Decision(kind=DecisionKind.PROMOTE, rule="better, no slower, no more errors", reasons=(uplift, *gates))
+    return Decision(
+        kind=DecisionKind.PROMOTE,
+        rule="the challenger is better, no slower, and fails no more",
+        reasons=(uplift, *gates),
+    )
 
 
 def _why(waiting: tuple[GateResult, ...]) -> str:

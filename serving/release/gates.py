@@ -31,6 +31,8 @@ class Verdict(StrEnum):
     NOT_ENOUGH_DATA = "not-enough-data"
 
 
+_HOUR_S = 3600
+_MANY = 1_000_000
 _WORDS = {Verdict.PASSED: "ok", Verdict.FAILED: "FAILED", Verdict.NOT_ENOUGH_DATA: "undecided"}
 
 
@@ -67,7 +69,7 @@ def time_gate(record: ReleaseRecord, policy: ReleasePolicy, now: datetime) -> Ga
     return GateResult(
         gate="time",
         verdict=verdict,
-        text=f"{elapsed:.0f} s of the {needed:.0f} s that the stage lasts at least",
+        text=f"{_lasting(elapsed)} of at least {_lasting(needed)}",
         numbers={"elapsed_s": elapsed, "needed_s": needed},
     )
 
@@ -85,8 +87,8 @@ def sample_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
         gate="sample",
         verdict=Verdict.PASSED if enough else Verdict.NOT_ENOUGH_DATA,
         text=(
-            f"smaller arm has {impressions} of {policy.min_impressions} impressions, {clicks} of {policy.min_clicks} "
-            f"clicks, {buckets} of {policy.min_buckets} unit buckets"
+            f"the smaller slot has {impressions:,} impressions (needs {policy.min_impressions:,}), {clicks:,} clicks "
+            f"(needs {policy.min_clicks:,}), {buckets} groups of units (needs {policy.min_buckets})"
         ),
         numbers={"impressions": impressions, "clicks": clicks, "buckets": buckets},
     )
@@ -100,7 +102,7 @@ def split_gate(record: ReleaseRecord, evidence: StageEvidence, policy: ReleasePo
     ours, theirs = evidence.challenger, evidence.control
     total = ours.total_impressions + theirs.total_impressions
     if min(ours.used_buckets, theirs.used_buckets) < policy.min_buckets or not 0 < record.share < 1:
-        return _lacking("split", f"{total} impressions say nothing of a split yet", {"impressions": total})
+        return _lacking("split", f"{total} impressions say nothing of the split yet", {"impressions": total})
     effect = design_effect(ours.impressions, theirs.impressions)
     observed = (ours.total_impressions / effect, theirs.total_impressions / effect)
     factor = srm_bayes_factor(observed, (record.share, 1 - record.share), prior=policy.srm_prior)
@@ -108,8 +110,8 @@ def split_gate(record: ReleaseRecord, evidence: StageEvidence, policy: ReleasePo
     return GateResult(
         gate="split",
         verdict=Verdict.FAILED if factor >= policy.srm_alarm else Verdict.PASSED,
-        text=f"challenger saw {seen:.4f} of traffic, asked for {record.share:.4f}; Bayes factor {factor:.3g}, "
-        f"alarm at {policy.srm_alarm:g}",
+        text=f"the challenger got {seen:.2%} of traffic and should get {record.share:.2%}; odds that requests are lost "
+        f"or counted twice {_odds(factor)}, alarm at {policy.srm_alarm:g} to 1",
         numbers={"seen": seen, "expected": record.share, "bayes_factor": factor, "design_effect": effect},
     )
 
@@ -119,7 +121,7 @@ def error_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     ours, theirs = evidence.challenger, evidence.control
     if ours.total_impressions < policy.min_error_requests or theirs.total_impressions < policy.min_error_requests:
         seen = min(ours.total_impressions, theirs.total_impressions)
-        return _lacking("errors", f"{seen} of {policy.min_error_requests} requests", {"requests": seen})
+        return _lacking("errors", f"{seen} requests (needs {policy.min_error_requests})", {"requests": seen})
     mine, base = _error_rate(ours), _error_rate(theirs)
     alpha = policy.guardrail_alpha
     rate = interval(mine, tau=policy.error_tau, alpha=alpha)
@@ -131,8 +133,8 @@ def error_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     return GateResult(
         gate="errors",
         verdict=verdict,
-        text=f"challenger fails {rate.estimate:.4f} of requests (at least {max(rate.lower, 0.0):.4f}), control "
-        f"{base.value:.4f}; ceiling {policy.max_error_rate:g}",
+        text=f"the challenger fails {rate.estimate:.2%} of requests (surely {max(rate.lower, 0.0):.2%} or more), "
+        f"production {base.value:.2%}; allowed {policy.max_error_rate:.2%}",
         numbers={"rate": rate.estimate, "rate_lower": rate.lower, "control_rate": base.value}
         | {"excess_lower": excess.lower},
     )
@@ -143,7 +145,11 @@ def latency_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     ours, theirs = evidence.challenger.latency, evidence.control.latency
     requests = min(ours.total, theirs.total)
     if requests < policy.p99_min_requests:
-        return _lacking("p99", f"{requests} of {policy.p99_min_requests} latencies", {"requests": requests})
+        return _lacking(
+            "p99",
+            f"the smaller slot has {requests:,} latencies (needs {policy.p99_min_requests:,})",
+            {"requests": requests},
+        )
     pass_at = compare_p99(ours, theirs, margin=policy.p99_margin, tau=policy.p99_tau, alpha=policy.p99_alpha)
     fail_alpha = min(policy.p99_alpha, policy.guardrail_alpha)
     fail_at = compare_p99(ours, theirs, margin=policy.p99_margin, tau=policy.p99_tau, alpha=fail_alpha)
@@ -154,8 +160,8 @@ def latency_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     return GateResult(
         gate="p99",
         verdict=verdict,
-        text=f"p99 {pass_at.challenger_p99_ms:.2f} ms against {pass_at.control_p99_ms:.2f} ms, margin "
-        f"{policy.p99_margin:.0%}; excess above the limit {_bounds(pass_at.excess)}",
+        text=f"p99 {pass_at.challenger_p99_ms:.1f} ms, production's {pass_at.control_p99_ms:.1f} ms, allowed "
+        f"{policy.p99_margin:.0%} more; requests above that, more than production's {_bounds(pass_at.excess)}",
         numbers={"challenger_p99_ms": pass_at.challenger_p99_ms, "control_p99_ms": pass_at.control_p99_ms}
         | {"excess": pass_at.excess.estimate, "excess_lower": fail_at.excess.lower}
         | {"excess_upper": pass_at.excess.upper},
@@ -211,7 +217,7 @@ def uplift_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
         verdict = Verdict.PASSED
     else:
         verdict = Verdict.FAILED if uplift.upper < policy.min_uplift else Verdict.NOT_ENOUGH_DATA
-    wanted = "lower bound" if policy.strict else "lower bound above 0 and estimate"
+    wanted = "surely" if policy.strict else "surely above 0, and an estimate of"
     return GateResult(
         gate="uplift",
         verdict=verdict,
@@ -237,7 +243,15 @@ def _error_rate(arm: Evidence) -> Estimate:
 
 
 def _bounds(value: Interval) -> str:
-    return f"{value.estimate:+.2%} in [{value.lower:+.2%}, {value.upper:+.2%}]"
+    return f"{value.estimate:+.2%} (surely between {value.lower:+.2%} and {value.upper:+.2%})"
+
+
+def _lasting(seconds: float) -> str:
+    return f"{seconds / _HOUR_S:.1f} h" if seconds >= _HOUR_S else f"{seconds:.0f} s"
+
+
+def _odds(factor: float) -> str:
+    return f"{factor:.2g} to 1" if factor < _MANY else f"above {_MANY:,} to 1"
 
 
 def _lacking(gate: str, text: str, numbers: dict[str, float]) -> GateResult:
