@@ -11,10 +11,13 @@ from typing import Any
 
 from local.cdk import CdkCli
 from local.commands import Commands
-from local.environment import clean_environment
+from local.environment import bytecode_environment, clean_environment
 from local.publish import package_stage, push_all
 from serving.spec import StageSpec
 from serving.spec.load import Project
+
+BYTECODE = "bytecode"
+"""Folder of compiled modules in a stack's folder; it outlives the stack."""
 
 Progress = Callable[[str], None]
 
@@ -37,7 +40,8 @@ class Deployment:
         self._work = work
         self._on_progress = on_progress
         self._commands = Commands(work / "logs")
-        self._cdk = CdkCli(project.root, environment=environment, commands=self._commands)
+        self._python = bytecode_environment(work / BYTECODE)
+        self._cdk = CdkCli(project.root, environment={**environment, **self._python}, commands=self._commands)
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -78,7 +82,7 @@ class Deployment:
     def _synth(self) -> None:
         root, lambdas = self._project.root, self._work / "lambdas"
         build = [sys.executable, "-m", "lambdas.build", "--target", "local", "--out", str(lambdas)]
-        self._commands.run("lambdas", build, folder=root, environment=clean_environment({}))
+        self._commands.run("lambdas", build, folder=root, environment=clean_environment(self._python))
         self._cdk.synth(stage=self._stage.name, lambdas=lambdas, out=self._work / "cdk.out")
 
     def _package(self) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from local.listener import HOST
 from serving.spec import StageSpec
@@ -41,3 +42,13 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Give this process's environment without anything that could lead a child to another AWS, and `extra`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS) and name not in _DROPPED}
     return {**kept, **extra}
+
+
+def bytecode_environment(folder: Path) -> dict[str, str]:
+    """Let Python keep compiled modules in `folder` where it is told to write none beside the sources.
+
+    A stack is some ten processes over the same packages; compiling them anew each time is most of their start.
+    """
+    if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        return {}
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder)}

@@ -19,8 +19,8 @@ import orjson
 from local import state as states
 from local import valkey
 from local.cdk import command_of
-from local.deploy import Deployment, Progress
-from local.environment import clean_environment, stack_environment
+from local.deploy import BYTECODE, Deployment, Progress
+from local.environment import bytecode_environment, clean_environment, stack_environment
 from local.lifecycle import end, refuse_running, take_lock
 from local.listener import HOST
 from local.routing import PAGE_PREFIX
@@ -228,7 +228,7 @@ class LocalStack:
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package
                 [sys.executable, "-m", "local.supervisor", *arguments],
                 cwd=self._root,
-                env=clean_environment({}),
+                env=clean_environment(bytecode_environment(self._state_dir / BYTECODE)),
                 stdin=subprocess.DEVNULL if self._detached else subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -9,7 +9,7 @@ import pytest
 
 from local import state as states
 from local.commands import Commands, summary_of
-from local.environment import clean_environment, stack_environment
+from local.environment import bytecode_environment, clean_environment, stack_environment
 from local.lifecycle import refuse_running, report, take_down, take_lock
 from local.state import ServiceState, StackState
 from serving.errors import LocalStackError
@@ -73,6 +73,17 @@ def test_no_child_is_led_to_another_aws(monkeypatch: pytest.MonkeyPatch) -> None
     assert "real" not in cleaned.values()
     assert cleaned["AWS_REGION"] == "us-east-1"
     assert cleaned["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(("told", "kept"), [("1", True), ("", False)])
+def test_compiled_modules_are_kept_apart_where_none_may_lie_beside_the_sources(
+    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", told)
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    environment = clean_environment(bytecode_environment(tmp_path / "bytecode"))
+    subprocess.run([sys.executable, "-c", "import json.tool"], env=environment, check=True)
+    assert any(tmp_path.rglob("tool*.pyc")) is kept
 
 
 def test_the_environment_stays_on_loopback_and_names_what_is_deployed() -> None:
