@@ -192,9 +192,7 @@ class Connection(asyncio.Protocol):
                 break
             head = heads.get(data[at:end])
             if head is None:
-                # parsed by itself, so that all of it and nothing else is what is remembered
-                self._parse(data[at:end])
-                self._remember(data[at:end])
+                self._parse_head(data[at:end])
                 at = end
             elif end + head.body_bytes <= len(data):
                 at = end + head.body_bytes
@@ -220,12 +218,15 @@ class Connection(asyncio.Protocol):
         if self.started_s is not None and not self._refused and began == self._began:
             self._count_unfinished(len(data))
 
-    def _remember(self, data: bytes) -> None:
-        """Keep a head whose bytes were parsed alone and whose body has a known size."""
+    def _parse_head(self, data: bytes) -> None:
+        """Parse the bytes to an empty line, and keep what they say if they are one head, whole and nothing else."""
+        began = self._began
+        self._parse(data)
         head, heads = self._head, self.app.heads
-        if self._refused or head is None or not head.method or len(data) > _MOST_REMEMBERED_BYTES:
+        if head is None or not head.method or self._began != began + 1 or self._body_bytes or self._refused:
             return
-        if head.keep_alive and b"expect" not in head.headers and b"transfer-encoding" not in head.headers:
+        chunked = b"transfer-encoding" in head.headers
+        if head.keep_alive and not chunked and b"expect" not in head.headers and len(data) <= _MOST_REMEMBERED_BYTES:
             if len(heads) >= _MOST_REMEMBERED:
                 heads.clear()
             heads[data] = head

@@ -187,16 +187,14 @@ class ModelApp:
         self.metrics.outcomes["invalid"] += 1
         exchange.fail(415, "content-encoding: got a compressed body; allowed identity; send it as it is")
 
-    def _submit(
-        self, exchange: Exchange, *, size: str | None, within_s: float | InvalidRequestError, sagemaker: bool
-    ) -> None:
+    def _submit(self, exchange: Exchange, *, size: str | None, within_s: float | str, sagemaker: bool) -> None:
         batcher, body = self._batcher, exchange.body
         if batcher is None:
             self._health(exchange)
             return
         try:
-            if isinstance(within_s, InvalidRequestError):
-                raise within_s
+            if isinstance(within_s, str):
+                raise InvalidRequestError(within_s)
             header_bytes = None if size is None else codec.check_header_size(size, body_size=len(body))
             decoded = self._reader.read(body, header_bytes)
             job = _Inference(self, exchange, decoded, within_s=within_s, sagemaker=sagemaker)
@@ -206,8 +204,8 @@ class ModelApp:
         else:
             exchange.job = job
 
-    def _within_s(self, headers: dict[bytes, bytes]) -> float | InvalidRequestError:
-        """Give the time a request has: the model's own limit, or less if the client says so."""
+    def _within_s(self, headers: dict[bytes, bytes]) -> float | str:
+        """Give the time a request has: the model's own limit, or less if the client says so; a text: what is wrong."""
         asked = headers.get(b"x-streamhub-timeout-ms")
         if asked is None:
             return self._deadline_s
@@ -217,7 +215,7 @@ class ModelApp:
             asked_ms = 0.0
         if isfinite(asked_ms) and asked_ms > 0:
             return min(self._deadline_s, asked_ms / 1e3)
-        return InvalidRequestError(
+        return (
             f"X-StreamHub-Timeout-Ms: got {asked[:40].decode(errors='replace')!r}; "
             f"allowed a number above 0; leave it out for the model's own {self.served.deadline_ms:g}"
         )
