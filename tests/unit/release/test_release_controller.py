@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lambdas.release.controller import Controller
-from serving.errors import EndpointError, ReleaseError, StaleWriteError, TelemetryError
+from serving.errors import AliasConflictError, EndpointError, ReleaseError, StaleWriteError, TelemetryError
 from serving.ports import EndpointStatus, VariantStatus
 from serving.release.audit import AuditEntry
 from serving.release.decide import DecisionKind, decide
@@ -360,6 +360,41 @@ def test_a_rollback_after_the_promotion_gives_everything_back(
     assert (world.record().state, world.record().production) == (ReleaseState.ROLLED_BACK, "a")
     assert world.endpoint.weights == {"a": 1.0, "b": 0.0}
     assert world.aliases.versions_moved == ["3.0.0", "2.0.0"]
+
+
+def test_a_promotion_ends_only_when_the_alias_moved_too(
+    world: World, good: Callable[[float], StageEvidence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = world.canary()
+    world.evidence.seen = good(0.1)
+    controller.promote(MODEL, actor="ada", reason="hotfix")
+
+    def lost(*_: object, **__: object) -> AliasRecord:
+        raise AliasConflictError("alias production: moved by somebody else")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.aliases, "move_alias", lost)
+        step = controller.tick(MODEL)
+    assert step is not None
+    assert (step.record.state, step.moved) == (ReleaseState.PROMOTING, False)
+    assert "moved by somebody else" in step.notes[-1]
+    assert world.endpoint.weights == {"a": 0.0, "b": 1.0}
+    after = controller.tick(MODEL)
+    assert after is not None
+    assert after.record.state is ReleaseState.PROMOTED
+
+
+def test_no_effect_gives_the_traffic_back(world: World, make_arm: MakeArm) -> None:
+    controller = world.canary()
+    world.now += timedelta(days=15)
+    world.evidence.seen = StageEvidence(challenger=make_arm(impressions=200, seed=1), control=make_arm(seed=2))
+    step = controller.tick(MODEL)
+    assert step is not None
+    assert (step.record.state, step.record.production) == (ReleaseState.INCONCLUSIVE, "a")
+    assert world.endpoint.weights == {"a": 1.0, "b": 0.0}
+    assert world.aliases.versions_moved == []
+    again = controller.start(MODEL, version="3.0.0", actor="ada")
+    assert (again.version, again.state) == (4, ReleaseState.REGISTERED)
 
 
 def test_capacity_comes_before_traffic(world: World, good: Callable[[float], StageEvidence]) -> None:
