@@ -24,6 +24,7 @@ from serving.spec.model import DType
 
 _MOST_PLANS = 256
 _MOST_HEAD_BYTES = 2048
+_INTEGERS = {int}
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -131,9 +132,8 @@ class RequestReader:
                     len(entry) != 4  # noqa: PLR2004 - the keys used here
                     or entry["name"] != name
                     or entry["datatype"] != datatype
-                    or type(shape) is not list
                     or shape != [rows, *sizes]
-                    or not all(type(number) is int for number in shape)
+                    or set(map(type, shape)) != _INTEGERS
                 ):
                     return None
                 arrays.append(from_lists(entry["data"], name=name, datatype=datatype, shape=shape, size=rows * size))
@@ -168,7 +168,7 @@ class AnswerWriter:
             return b"".join((form[0], *[array.tobytes() for array in arrays])), len(form[0])
         pieces = [form[0]]
         for array, after in zip(arrays, form[1:], strict=True):
-            pieces.append(orjson.dumps(np.ascontiguousarray(array).reshape(-1), option=_DUMP))
+            pieces.append(orjson.dumps(array.ravel(), option=_DUMP))
             pieces.append(after)
         body = b"".join(pieces)
         # how orjson writes a number that is not finite; the codec says which one
