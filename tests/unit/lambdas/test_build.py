@@ -128,6 +128,26 @@ def test_only_the_api_function_carries_images_and_cache() -> None:
     assert {name for name, wheels in REQUIREMENTS.items() if "pillow" in wheels} == {"predict"}
 
 
+def test_the_projects_own_functions_find_all_of_our_code_in_their_folders(root: Path, tmp_path: Path) -> None:
+    out = build(target="local", out=tmp_path / "out", root=root)
+    code = (
+        "import importlib, pathlib, sys\n"
+        "sys.path.insert(0, '.')\n"
+        "importlib.import_module(sys.argv[1])\n"
+        "ours = [m for name, m in sys.modules.items() if name.split('.')[0] in ('serving', 'lambdas')]\n"
+        "print(sorted({str(pathlib.Path(m.__file__).is_relative_to(pathlib.Path.cwd())) for m in ours if m.__file__}))"
+    )
+    for function in REQUIREMENTS:
+        done = subprocess.run(
+            [sys.executable, "-c", code, f"lambdas.{function}.handler"],
+            cwd=out / function,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout.strip(), done.stderr) == ("['True']", "")
+
+
 @pytest.mark.parametrize("function", sorted(REQUIREMENTS))
 def test_a_function_imports_only_what_its_folder_or_the_runtime_has(function: str, root: Path) -> None:
     handler = root / "lambdas" / function / "handler.py"
