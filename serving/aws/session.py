@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import NoRegionError
+
+from serving.errors import EndpointError
 
 POOL_CONNECTIONS = 64
 
@@ -28,6 +32,9 @@ def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: flo
         connect_timeout_s: how long one connection may take.
         attempts: tries altogether, with botocore's jittered back-off; 1 where a budget leaves no time for a second.
 
+    Raises:
+        EndpointError: the environment names no region.
+
     """
     config = Config(
         connect_timeout=connect_timeout_s,
@@ -37,4 +44,9 @@ def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: flo
         # path style works with S3 and with an endpoint that has no wildcard name
         s3={"addressing_style": "path"} if service == "s3" else None,
     )
-    return _session().client(service, config=config)  # type: ignore[call-overload]
+    # botocore itself reads AWS_DEFAULT_REGION alone
+    region = os.environ.get("AWS_REGION") or None
+    try:
+        return _session().client(service, region_name=region, config=config)  # type: ignore[call-overload]
+    except NoRegionError as error:
+        raise EndpointError("AWS region: got none; allowed one of AWS; set AWS_REGION") from error
