@@ -33,8 +33,8 @@ _LOOPS = (b"\x22\x04Loop", b"\x22\x04Scan")
 """NodeProto.op_type (onnx.proto: field 4) of the operators that repeat as often as a value says."""
 
 _MOST_THREADS = 4
-_REPEATS = 5
-_WARM_UP_S = 2.0
+_REPEATS = 3
+_WARM_UP_S = 0.5
 
 
 class OnnxModel:
