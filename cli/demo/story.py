@@ -25,8 +25,13 @@ from cli.demo.watch import Watch
 from local.stack import LocalStack
 from models.recommendation_ranker.world import World
 from serving.aws.http_api import SignedApi
+from serving.aws.traffic import traffic_of
+from serving.errors import LocalStackError
+from serving.prediction import ids
+from serving.prediction.types import Assignment, Traffic
 from serving.release.decide import Decision, DecisionKind
 from serving.release.policy import DEMO_POLICY, policy_for
+from serving.release.state import ReleaseRecord
 from serving.release.statistics import sample_size
 from serving.spec.load import Project
 
@@ -39,6 +44,8 @@ WORLD_SEED = 7
 _VISITS_SEED = 11
 _POWER = 0.8
 _LAMBDA_TIMEOUT_S = 60.0
+_PATIENCE_S = 30.0
+_PROBE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +131,7 @@ class Story:
         self._operator = operator
         self._clock = clock
         self._say = say
+        self._counted: Counter[tuple[str, int]] = Counter()
 
     def other_routes(self) -> None:
         """Send the samples of the models that are not released here: images, titles, a question."""
@@ -149,10 +157,11 @@ class Story:
         self._operator.start_release(RANKER, CHALLENGER)
         decision = Decision(kind=DecisionKind.INCONCLUSIVE, rule="the demo's traffic ended without a verdict")
         for number in range(1, self._pace.looks + 1):
-            phase = self._operator.record(RANKER).state.value
-            self._visit(phase, self._pace.visits_a_look)
+            record = self._operator.record(RANKER)
+            self._wait_for(record)
+            self._visit(record.state.value, self._pace.visits_a_look)
             self._clock.move_on(timedelta(days=1))
-            look, seen = self._operator.look(RANKER, impressions=sum(self._result.by_phase[phase].values()))
+            look, seen = self._operator.look(RANKER, impressions=self._counted[_stage(traffic_of(record))])
             self._result.looks.append(look)
             self._say(f"look {number}: {seen.kind.value}, {seen.rule}")
             if seen.kind not in {DecisionKind.HOLD, DecisionKind.ADVANCE}:
@@ -162,9 +171,10 @@ class Story:
         self._result.reasons = (decision.rule, *(f"{gate.gate}: {gate.text}" for gate in decision.reasons))
 
     def settle(self) -> None:
-        """Let the endpoint's weights follow the record, and send visits: the API takes up the new record within 5 s."""
+        """Let the endpoint's weights follow the record, and send visits that all meet the winner."""
         if self._result.decision == DecisionKind.PROMOTE:
             record = self._operator.settled(RANKER)
+            self._wait_for(record)
             self._visit(record.state.value, self._pace.visits_a_look // 4)
         self._result.weights = self._operator.weights(RANKER)
         self._result.alias = self._operator.production(RANKER)
@@ -184,6 +194,17 @@ class Story:
             self._result.windows.append(replace(window, alarm_state=state))
             self._say(f"drift, {label}: {window.worst_feature} {window.score:.2f}, alarm {state}")
 
+    def _wait_for(self, record: ReleaseRecord) -> None:
+        """Send single visits until the API answers by this record: it reads the table every few seconds."""
+        wanted, end = _stage(traffic_of(record)), time.monotonic() + _PATIENCE_S
+        probes: list[Answer] = []
+        while not probes or _stage_of(probes[-1]) != wanted:
+            if time.monotonic() > end:
+                raise LocalStackError(f"waited {_PATIENCE_S:g} s until the API follows the release record")
+            time.sleep(_PROBE_S)
+            probes += send(self._stack.api_url, self._audience.asks(1), clients=1)
+        self._counted[wanted] += 1
+
     def _visit(self, phase: str, count: int) -> None:
         """Send visits, and the clicks that they lead to."""
         clicks: list[Ask] = []
@@ -192,6 +213,7 @@ class Story:
         def note(answer: Answer) -> None:
             if answer.status == HTTPStatus.OK:
                 seen[str(answer.document["variant"])] += 1
+                self._counted[_stage_of(answer)] += 1
                 clicks.extend(self._audience.outcomes(answer))
 
         self._send(self._audience.asks(count), note)
@@ -228,6 +250,14 @@ def deployed(project: Project, operator: Operator, stage: str) -> list[dict[str,
     return [
         {"name": name, "version": version, "digest": operator.digest(name, version)} for name, version in sorted(held)
     ]
+
+
+def _stage(traffic: Traffic | Assignment) -> tuple[str, int]:
+    return traffic.release_id, traffic.stage_index
+
+
+def _stage_of(answer: Answer) -> tuple[str, int]:
+    return _stage(ids.parse(str(answer.document["prediction_id"])).assignment)
 
 
 def _ask(sample: dict[str, Any]) -> Ask:
