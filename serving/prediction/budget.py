@@ -21,8 +21,12 @@ class Budget:
     deadline_ms: float
 
     def feature_timeout_ms(self, spent_ms: float) -> float:
-        """Give what is left for the feature read after `spent_ms`; 0 or less when it is too late for it."""
-        return min(self.feature_read_ms, self.deadline_ms - self.answer_ms - self.invoke_ms - spent_ms)
+        """Give the feature read's part of what is left after `spent_ms`; 0 or less when it is too late for it.
+
+        A request that waited before shares its delay: the read and the call that follows both get less.
+        """
+        left_ms = self.deadline_ms - self.answer_ms - spent_ms
+        return min(self.feature_read_ms, left_ms * self.feature_read_ms / (self.feature_read_ms + self.invoke_ms))
 
     def invoke_timeout_ms(self, spent_ms: float) -> float:
         """Give what is left for the endpoint after `spent_ms`; 0 or less when it is too late to call."""

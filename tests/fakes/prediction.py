@@ -15,7 +15,7 @@ import orjson
 from lambdas.predict.recorder import Recorder
 from lambdas.predict.routes import Routes
 from lambdas.predict.service import Predictions, Target
-from serving.errors import FeatureStoreError, StreamHubError, TelemetryError
+from serving.errors import DeadlineExceededError, FeatureStoreError, StreamHubError, TelemetryError
 from serving.features.assembly import Layout
 from serving.features.rows import Row, encode
 from serving.features.views import View
@@ -106,6 +106,8 @@ class FakeInvoker:
     calls: list[Invocation] = field(default_factory=list)
 
     def invoke(self, call: Invocation) -> InvocationResult:
+        if call.timeout_ms < 1:
+            raise DeadlineExceededError("too late to call")
         self.calls.append(call)
         if self.error is not None:
             raise self.error
