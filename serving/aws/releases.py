@@ -26,7 +26,7 @@ T = TypeVar("T")
 _AUDIT = "AUDIT#"
 _LOST = {"ConditionalCheckFailed", "TransactionConflict"}
 _NO_OBJECT = {"404", "NoSuchKey", "NotFound"}
-_THERE_ALREADY = {"PreconditionFailed", "412"}
+_THERE_ALREADY = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
 
 
 class DynamoReleaseStore:
