@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from time import monotonic
 from typing import Protocol, cast
 
 import httptools
-import orjson
 
+from serving.runtime.exchange import Exchange, Head
 from serving.runtime.settings import Limits
 
-JSON = b"application/json"
-_REASONS = {
-    200: b"OK",
-    400: b"Bad Request",
-    404: b"Not Found",
-    405: b"Method Not Allowed",
-    408: b"Request Timeout",
-    413: b"Content Too Large",
-    415: b"Unsupported Media Type",
-    417: b"Expectation Failed",
-    431: b"Request Header Fields Too Large",
-    500: b"Internal Server Error",
-    503: b"Service Unavailable",
-    504: b"Gateway Timeout",
-}
-_STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\ncontent-type: " % (status, text) for status, text in _REASONS.items()}
 _READ = frozenset(
     (
         b"content-type",
@@ -52,14 +35,6 @@ _FRAMING_BYTES_A_BODY_BYTE = 8
 """A chunk of one byte costs five more; beyond that, chunk extensions and trailers are no honest client's."""
 
 
-class Cancellable(Protocol):
-    """What an exchange waits for."""
-
-    def cancel(self) -> None:
-        """Forget it: the client is gone."""
-        ...
-
-
 class App(Protocol):
     """What answers requests; `handle` calls `Exchange.answer` once, now or later, always on the loop."""
 
@@ -71,49 +46,6 @@ class App(Protocol):
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         ...
-
-
-class Head:
-    """What a request says before its body; equal bytes are one object, so `route` is found once."""
-
-    __slots__ = ("body_bytes", "headers", "keep_alive", "method", "path", "route")
-
-    def __init__(self) -> None:
-        self.method = b""
-        self.path = b""
-        self.headers: dict[bytes, bytes] = {}
-        self.keep_alive = True
-        self.body_bytes = 0
-        self.route: Callable[[Exchange], None] | None = None
-
-
-class Exchange:
-    """One request and the place of its answer."""
-
-    __slots__ = ("arrived_s", "body", "connection", "data", "head", "job", "keep_alive")
-
-    def __init__(self, connection: Connection, head: Head) -> None:
-        self.connection = connection
-        self.head = head
-        self.body = b""
-        self.keep_alive = True
-        self.arrived_s = 0.0
-        self.job: Cancellable | None = None
-        self.data: bytes | None = None
-
-    def answer(self, status: int, body: bytes, content_type: bytes = JSON, extra: bytes = b"") -> None:
-        """Send an answer, behind those of the requests that came before; `extra` are whole header lines."""
-        self.job = None
-        if not self.keep_alive or (self.connection.app.draining and self.connection.is_last(self)):
-            self.keep_alive = False
-            extra += b"connection: close\r\n"
-        lines = b"%s%s\r\ncontent-length: %d\r\n%s\r\n" % (_STATUS_LINES[status], content_type, len(body), extra)
-        self.data = lines if self.head.method == b"HEAD" else lines + body
-        self.connection.flush()
-
-    def fail(self, status: int, text: str, extra: bytes = b"") -> None:
-        """Send an error as JSON."""
-        self.answer(status, orjson.dumps({"error": text}), extra=extra)
 
 
 class _RefusedError(Exception):
@@ -192,8 +124,11 @@ class Connection(asyncio.Protocol):
                 break
             head = heads.get(data[at:end])
             if head is None:
+                began = self._began
                 self._parse_head(data[at:end])
                 at = end
+                if began == self._began:
+                    break  # empty lines: a flood of them must not be looked at one by one
             elif end + head.body_bytes <= len(data):
                 at = end + head.body_bytes
                 self._hand_over(head, data[end:at])
@@ -324,9 +259,9 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
         self.app.handle(exchange)
 
-    def is_last(self, exchange: Exchange) -> bool:
-        """Whether nothing else was asked on this connection, nor is being asked."""
-        return self._pending[-1] is exchange and self.started_s is None
+    def closes_after(self, exchange: Exchange) -> bool:
+        """Whether the server is going and nothing else was asked on this connection, nor is being asked."""
+        return self.app.draining and self._pending[-1] is exchange and self.started_s is None
 
     def flush(self) -> None:
         """Write the answers that have no unanswered request before them."""

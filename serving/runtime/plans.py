@@ -82,7 +82,7 @@ class RequestReader:
         if header_bytes is None:
             quick = self._from_lists(body) if self._lists else None
             return quick if quick is not None else self._slow(body, None)
-        plan = self._plans.get(body[:header_bytes])
+        plan = self._plans.get(body[:header_bytes]) if header_bytes <= _MOST_HEAD_BYTES else None
         if plan is None or plan.raw_bytes != len(body) - header_bytes:
             return self._slow(body, header_bytes)
         arrays = [

@@ -19,7 +19,8 @@ from serving.errors import (
 from serving.protocol import codec
 from serving.protocol.served import ServedModel
 from serving.runtime.batcher import Answer, Batcher, Job
-from serving.runtime.http import Connection, Exchange, Head
+from serving.runtime.exchange import Exchange, Head
+from serving.runtime.http import Connection
 from serving.runtime.metrics import Metrics
 from serving.runtime.plans import AnswerWriter, Asked, Decoded, RequestReader
 from serving.runtime.settings import Limits

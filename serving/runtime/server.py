@@ -72,13 +72,7 @@ def _unpacked(settings: ServerSettings, stack: ExitStack) -> ModelFolder:
         workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamhub-model-"))) / "model"
     else:
         workdir = settings.workdir
-    folder = unpack(settings.archive, workdir)
-    if not isinstance(folder.served.runtime, TritonRuntime):
-        raise ArchiveError(
-            f"{settings.archive.name}: got a {folder.served.runtime.kind} model; allowed triton models with an ONNX "
-            f"graph; it runs in the vLLM container, not in this server"
-        )
-    return folder
+    return unpack(settings.archive, workdir)
 
 
 async def _serve(
@@ -91,16 +85,14 @@ async def _serve(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    runtime = folder.served.runtime
-    assert isinstance(runtime, TritonRuntime)  # noqa: S101 - see _unpacked
-    app = ModelApp(folder.served, limits=settings.limits, max_rows=runtime.max_batch_size)
+    caps = _caps(folder)
+    app = ModelApp(folder.served, limits=settings.limits, max_rows=caps.max_rows)
     server = await loop.create_server(lambda: Connection(app, loop), sock=listener)
-    caps = Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
+    sweeper = asyncio.ensure_future(_sweep(app))
     loading = asyncio.ensure_future(asyncio.to_thread(_load, folder, settings, caps))
     waiting = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((loading, waiting), return_when=asyncio.FIRST_COMPLETED)
     batcher = None
-    sweeper = asyncio.ensure_future(_sweep(app))
     try:
         if not stopped.is_set():
             model, times = loading.result()
@@ -117,6 +109,16 @@ async def _serve(
         sweeper.cancel()
         if batcher is not None:
             batcher.close()
+
+
+def _caps(folder: ModelFolder) -> Caps:
+    runtime = folder.served.runtime
+    if not isinstance(runtime, TritonRuntime):
+        raise ArchiveError(
+            f"{folder.served.name} {folder.served.version}: got a {runtime.kind} model; allowed triton models with an "
+            f"ONNX graph; it runs in the vLLM container, not in this server"
+        )
+    return Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
 
 
 def _load(folder: ModelFolder, settings: ServerSettings, caps: Caps) -> tuple[OnnxModel, ServiceTimes]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from typing import Any
 
 import httpx
 import numpy as np
+
+from serving.spec.model import TritonRuntime
 
 WEIGHTS, TABLE = np.array([1.0, -2.0, 0.5, 4.0]), np.array([0.0, 10.0, 20.0])
 
@@ -113,6 +116,20 @@ def test_a_cancelled_request_disappears_and_leaves_its_batch_mates_alone(slow: A
                 head, _, answer = connection.recv(4096).partition(b"\r\n\r\n")
                 assert head.startswith(b"HTTP/1.1 200")
                 assert b"[%d.0]" % number in answer
+
+
+def test_as_many_batches_run_at_once_as_there_are_instances(start: Any) -> None:
+    body = json.dumps(steps(400_000)).encode()
+    data = b"POST /invocations HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    with start("slow", runtime=TritonRuntime(device="cpu", max_batch_size=1, instances=2)) as server:
+        connections = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(3)]
+        for connection in connections:
+            connection.sendall(data)
+        server.until("streamhub_running_batches", 2)
+        assert server.metric("streamhub_waiting_requests") == 1
+        for connection in connections:
+            with connection:
+                assert connection.recv(12) == b"HTTP/1.1 200"
 
 
 def test_rows_that_never_fit_are_refused_with_the_limit(linear: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.runtime.http import Connection, Exchange, Head
+from serving.runtime.exchange import Exchange, Head
+from serving.runtime.http import Connection
 from serving.runtime.settings import Limits
 
 
