@@ -36,7 +36,7 @@ class Job:
     __slots__ = ("arrays", "arrived_s", "cancelled", "deadline_s", "rows", "signature")
 
     def __init__(
-        self, arrays: list[Array], signature: Signature, *, rows: int, arrived_s: float, deadline_s: float
+        self, arrays: list[Array], signature: Signature, rows: int, arrived_s: float, deadline_s: float
     ) -> None:
         self.arrays = arrays
         self.signature = signature
@@ -86,6 +86,7 @@ class Batcher:
         self._queues: dict[Signature, deque[Job]] = {}
         self._running: list[_Batch] = []
         self._free_s = 0.0
+        self._full_s = caps.margin * times.seconds(caps.max_rows)
         self._scheduled = False
         self.waiting = 0
         self._waiting_rows = 0
@@ -120,14 +121,20 @@ class Batcher:
             OverloadedError: it would not be answered in time, so it was not queued.
 
         """
-        if self._running or self.waiting:
-            self._admit(job)
+        rows_then = self._waiting_rows + job.rows
+        if (
+            self._running
+            or rows_then > self._caps.max_rows
+            or self.waiting >= self._caps.max_waiting
+            or job.deadline_s - job.arrived_s < self._full_s
+        ) and not self.idle:
+            self._admit(job)  # else it is in the next batch, however full that gets
         waiting = self._queues.get(job.signature)
         if waiting is None:
             waiting = self._queues[job.signature] = deque()
         waiting.append(job)
         self.waiting += 1
-        self._waiting_rows += job.rows
+        self._waiting_rows = rows_then
         self._arrived_rows += job.rows
         if not self._scheduled:
             self._scheduled = True
@@ -241,7 +248,8 @@ class Batcher:
         self._deliver(batch)
 
     def _deliver(self, batch: _Batch) -> None:
-        self.times = self.times.after(batch.rows, batch.seconds)
+        self.times = times = self.times.after(batch.rows, batch.seconds)
+        self._full_s = self._caps.margin * times.seconds(self._caps.max_rows)
         self._metrics.ran(batch.rows, seconds=batch.seconds, waited_s=batch.started_s - batch.jobs[0].arrived_s)
         for job, answer in zip(batch.jobs, batch.answers, strict=True):
             if not job.cancelled:

@@ -22,7 +22,7 @@ from serving.runtime.batcher import Answer, Batcher, Job
 from serving.runtime.exchange import Exchange, Head
 from serving.runtime.http import Connection
 from serving.runtime.metrics import Metrics
-from serving.runtime.plans import AnswerWriter, Asked, Decoded, RequestReader
+from serving.runtime.plans import AnswerWriter, Decoded, RequestReader
 from serving.runtime.settings import Limits
 
 TRITON_VERSION = "1"
@@ -32,6 +32,7 @@ _STUCK_S = 60.0
 """A run longer than SageMaker's limit of an invocation will not end."""
 
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+_DIGITS = 10
 _OCTETS = b"application/octet-stream"
 _BINARY = codec.BINARY_PREFIX.encode()
 _STATUS: dict[type[InferenceError], tuple[int, str]] = {
@@ -46,24 +47,33 @@ Handler = Callable[[Exchange], None]
 class _Inference(Job):
     __slots__ = ("_app", "_asked", "_exchange", "_sagemaker")
 
-    def __init__(
-        self, app: ModelApp, exchange: Exchange, decoded: Decoded, *, within_s: float, sagemaker: bool
-    ) -> None:
+    def __init__(self, app: ModelApp, exchange: Exchange, decoded: Decoded, within_s: float, sagemaker: bool) -> None:  # noqa: FBT001 - once a request, and names cost
         arrived_s = exchange.arrived_s
-        super().__init__(
-            decoded.arrays,
-            decoded.signature,
-            rows=decoded.rows,
-            arrived_s=arrived_s,
-            deadline_s=arrived_s + within_s,
-        )
+        Job.__init__(self, decoded.arrays, decoded.signature, decoded.rows, arrived_s, arrived_s + within_s)
         self._app = app
         self._asked = decoded.asked
         self._exchange = exchange
         self._sagemaker = sagemaker
 
     def finish(self, answer: Answer) -> None:
-        self._app.finish(self._exchange, self._asked, answer, sagemaker=self._sagemaker)
+        app, exchange = self._app, self._exchange
+        if isinstance(answer, InferenceError):
+            app.fail(exchange, answer)
+            return
+        try:
+            body, header_bytes = app.writer.write(answer, self._asked)
+        except InferenceError as error:
+            app.fail(exchange, error)
+            return
+        metrics = app.metrics
+        metrics.outcomes["ok"] += 1
+        metrics.request_us.add(int((monotonic() - self.arrived_s) * 1e6))
+        if header_bytes is None:
+            exchange.answer(200, body)
+        elif self._sagemaker:
+            exchange.answer(200, body, b"%s%d" % (_BINARY, header_bytes))
+        else:
+            exchange.answer(200, body, _OCTETS, b"inference-header-content-length: %d\r\n" % header_bytes)
 
     def cancel(self) -> None:
         self._app.cancel(self)
@@ -80,7 +90,7 @@ class ModelApp:
         self.heads: dict[bytes, Head] = {}
         self.metrics = Metrics()
         self._reader = RequestReader(served, max_rows=max_rows)
-        self._writer = AnswerWriter(served)
+        self.writer = AnswerWriter(served)
         self._batcher: Batcher | None = None
         self._deadline_s = served.deadline_ms / 1e3
         self._routes = self._paths()
@@ -182,28 +192,36 @@ class ModelApp:
         if headers.get(b"content-encoding", b"identity") != b"identity":
             return self._compressed
         size = _sagemaker_size(headers) if sagemaker else _triton_size(headers)
-        return partial(self._submit, size=size, within_s=self._within_s(headers), sagemaker=sagemaker)
+        fixed = int(size) if size is not None and size.isascii() and size.isdecimal() and len(size) < _DIGITS else -1
+        within_s = self._within_s(headers)
+        read = self._reader.read
+
+        def infer(exchange: Exchange) -> None:
+            batcher, body = self._batcher, exchange.body
+            if batcher is None:
+                self._health(exchange)
+                return
+            try:
+                if isinstance(within_s, str):
+                    raise InvalidRequestError(within_s)
+                if size is None:
+                    decoded = read(body, None)
+                elif 0 <= fixed <= len(body):
+                    decoded = read(body, fixed)
+                else:
+                    decoded = read(body, codec.check_header_size(size, body_size=len(body)))
+                job = _Inference(self, exchange, decoded, within_s, sagemaker)
+                batcher.submit(job)
+            except InferenceError as error:
+                self.fail(exchange, error)
+            else:
+                exchange.job = job
+
+        return infer
 
     def _compressed(self, exchange: Exchange) -> None:
         self.metrics.outcomes["invalid"] += 1
         exchange.fail(415, "content-encoding: got a compressed body; allowed identity; send it as it is")
-
-    def _submit(self, exchange: Exchange, *, size: str | None, within_s: float | str, sagemaker: bool) -> None:
-        batcher, body = self._batcher, exchange.body
-        if batcher is None:
-            self._health(exchange)
-            return
-        try:
-            if isinstance(within_s, str):
-                raise InvalidRequestError(within_s)
-            header_bytes = None if size is None else codec.check_header_size(size, body_size=len(body))
-            decoded = self._reader.read(body, header_bytes)
-            job = _Inference(self, exchange, decoded, within_s=within_s, sagemaker=sagemaker)
-            batcher.submit(job)
-        except InferenceError as error:
-            self._fail(exchange, error)
-        else:
-            exchange.job = job
 
     def _within_s(self, headers: dict[bytes, bytes]) -> float | str:
         """Give the time a request has: the model's own limit, or less if the client says so; a text: what is wrong."""
@@ -226,27 +244,8 @@ class ModelApp:
         if self._batcher is not None:
             self._batcher.cancel(job)
 
-    def finish(self, exchange: Exchange, asked: Asked, answer: Answer, *, sagemaker: bool) -> None:
-        """Send the outputs of a job, or why there are none."""
-        if isinstance(answer, InferenceError):
-            self._fail(exchange, answer)
-            return
-        try:
-            body, header_bytes = self._writer.write(answer, asked)
-        except InferenceError as error:
-            self._fail(exchange, error)
-            return
-        metrics = self.metrics
-        metrics.outcomes["ok"] += 1
-        metrics.request_us.add(int((monotonic() - exchange.arrived_s) * 1e6))
-        if header_bytes is None:
-            exchange.answer(200, body)
-        elif sagemaker:
-            exchange.answer(200, body, b"%s%d" % (_BINARY, header_bytes))
-        else:
-            exchange.answer(200, body, _OCTETS, b"inference-header-content-length: %d\r\n" % header_bytes)
-
-    def _fail(self, exchange: Exchange, error: InferenceError) -> None:
+    def fail(self, exchange: Exchange, error: InferenceError) -> None:
+        """Send why there is no answer."""
         status, outcome = _STATUS[type(error)]
         self.metrics.outcomes[outcome] += 1
         extra = b"retry-after: %d\r\n" % error.retry_after_s if isinstance(error, OverloadedError) else b""

@@ -13,7 +13,7 @@ from serving.runtime.batcher import Job, answers
 
 def job(value: float, *, rows: int = 1) -> Job:
     array = np.full((rows, 1), value, dtype=np.float32)
-    return Job([array], (), rows=rows, arrived_s=0.0, deadline_s=1.0)
+    return Job([array], (), rows, 0.0, 1.0)
 
 
 def double(arrays: Sequence[Array]) -> list[Array]:
