@@ -109,6 +109,7 @@ class Connection(asyncio.Protocol):
         del exc
         self.app.connections.discard(self)
         self._refused = True
+        self._body, self._current = [], None  # parser and connection hold each other until the collector comes
         pending, self._pending = self._pending, deque()
         for exchange in pending:
             if exchange.job is not None:

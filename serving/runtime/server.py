@@ -31,6 +31,8 @@ from serving.spec.model import TritonRuntime
 _BACKLOG = 2048
 _SWEEP_S = 1.0
 _SWITCH_S = 0.0005
+_GC_THRESHOLD = 20_000
+"""A request leaves no cycles; Python's 700 would look for some every few dozen requests."""
 _DRAIN_POLL_S = 0.02
 
 
@@ -99,6 +101,7 @@ async def _serve(
             batcher = Batcher(model.run, caps=caps, times=times, inline=model.steady, loop=loop, metrics=app.metrics)
             gc.collect()
             gc.freeze()  # what lives as long as the server need not be looked at again
+            gc.set_threshold(_GC_THRESHOLD)
             app.serve(batcher)
             port = listener.getsockname()[1]
             on_ready({"port": port, "name": folder.served.name, "version": folder.served.version})
