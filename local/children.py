@@ -92,11 +92,9 @@ class Child:
 
     def last_line(self) -> str:
         """Give the last line that it wrote, for a message."""
-        self._log_file.flush()
-        with self._log.open("rb") as log:
-            log.seek(max(0, self._log.stat().st_size - _TAIL_BYTES))
-            lines = log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "no output"
+        with contextlib.suppress(ValueError):  # it is closed already
+            self._log_file.flush()
+        return last_line(self._log)
 
     def _wait(self, done: Callable[[], bool], *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -124,6 +122,14 @@ class Child:
                 with contextlib.suppress(ValueError):  # the log is closed while it ends
                     self._log_file.write(line)
                     self._log_file.flush()
+
+
+def last_line(log: Path) -> str:
+    """Give the last line of a log, for a message."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no output"
 
 
 def _port_of(line: bytes) -> int | None:

@@ -16,8 +16,8 @@ from local.publish import package_stage, push_all
 from serving.spec import StageSpec
 from serving.spec.load import Project
 
-BYTECODE = "bytecode"
-"""Folder of compiled modules in a stack's folder; it outlives the stack."""
+BYTECODE = Path(".streamhub/bytecode")
+"""Compiled modules of all stacks of a project."""
 
 Progress = Callable[[str], None]
 
@@ -40,7 +40,7 @@ class Deployment:
         self._work = work
         self._on_progress = on_progress
         self._commands = Commands(work / "logs")
-        self._python = bytecode_environment(work / BYTECODE)
+        self._python = bytecode_environment(project.root / BYTECODE)
         self._cdk = CdkCli(project.root, environment={**environment, **self._python}, commands=self._commands)
         self._stopped = threading.Event()
 

@@ -19,6 +19,7 @@ import orjson
 from local import state as states
 from local import valkey
 from local.cdk import command_of
+from local.children import last_line
 from local.deploy import BYTECODE, Deployment, Progress
 from local.environment import bytecode_environment, clean_environment, stack_environment
 from local.lifecycle import end, refuse_running, take_lock
@@ -155,7 +156,7 @@ class LocalStack:
             self._spawn(lock)
         finally:
             os.close(lock)  # the supervisor's copy holds it while it lives
-        self._wait_for(lambda state: state is not None and "gateway" in state.services, what="services")
+        self._wait_for(lambda state: state.answers("gateway"), what="services")
 
     def deploy(self) -> None:
         """Build, bootstrap, package, push and deploy the stage: the templates that go to AWS.
@@ -197,10 +198,11 @@ class LocalStack:
         """
         self._on_progress("starting the prediction API")
         os.kill(self.pid, START_API)
-        state = self._wait_for(lambda state: state is not None and "api" in state.services, what="prediction API")
+        state = self._wait_for(_api_answers_or_ended, what="prediction API")
         api = state.services["api"]
         if api.exit_code is not None:
-            raise LocalStackError(f"prediction API: ended with code {api.exit_code} as it started (log: {api.log})")
+            said = last_line(Path(api.log))
+            raise LocalStackError(f"api ended with code {api.exit_code} as it started: {said} (log: {api.log})")
 
     def stop(self) -> None:
         """End everything; a stack that was never started, or is stopped already, is left alone."""
@@ -228,7 +230,7 @@ class LocalStack:
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package
                 [sys.executable, "-m", "local.supervisor", *arguments],
                 cwd=self._root,
-                env=clean_environment(bytecode_environment(self._state_dir / BYTECODE)),
+                env=clean_environment(bytecode_environment(self._root / BYTECODE)),
                 stdin=subprocess.DEVNULL if self._detached else subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -236,13 +238,13 @@ class LocalStack:
                 pass_fds=(lock,),
             )
 
-    def _wait_for(self, done: Callable[[StackState | None], bool], *, what: str) -> StackState:
+    def _wait_for(self, done: Callable[[StackState], bool], *, what: str) -> StackState:
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             state = states.read(self._state_dir)
             if state is not None and state.failed:
                 raise LocalStackError(state.failed)
-            if done(state) and state is not None:
+            if state is not None and done(state):
                 return state
             if self._process is not None and self._process.poll() is not None:
                 break
@@ -251,9 +253,14 @@ class LocalStack:
 
     def _state(self) -> StackState:
         state = states.read(self._state_dir)
-        if state is None or "gateway" not in state.services:
+        if state is None or not state.answers("gateway"):
             raise LocalStackError(f"no stack runs in {self._state_dir}; start it first: streamhub local up")
         return state
+
+
+def _api_answers_or_ended(state: StackState) -> bool:
+    api = state.services.get("api")
+    return api is not None and (api.port > 0 or api.exit_code is not None)
 
 
 def environment_of(state: StackState, *, root: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ FILE = "state.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """One child of the supervisor; `exit_code` is None while it runs."""
+    """One child of the supervisor; `port` is 0 until it answers, `exit_code` None while it runs."""
 
     pid: int
     port: int
@@ -33,15 +33,15 @@ class StackState:
     services: dict[str, ServiceState] = field(default_factory=dict)
     failed: str = ""
 
-    @property
-    def gateway(self) -> ServiceState | None:
-        """The gateway, once it answers."""
-        return self.services.get("gateway")
+    def answers(self, name: str) -> bool:
+        """Say whether that service runs and has said where."""
+        service = self.services.get(name)
+        return service is not None and service.port > 0 and service.exit_code is None
 
     @property
     def ready(self) -> bool:
         """Whether all services run, the prediction API, which comes last, included."""
-        return "api" in self.services and all(service.exit_code is None for service in self.services.values())
+        return "api" in self.services and all(self.answers(name) for name in self.services)
 
 
 def write(state_dir: Path, state: StackState) -> None:

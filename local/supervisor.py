@@ -52,6 +52,7 @@ class Supervisor:
         for number in (*_END, signal.SIGCHLD, START_API):
             signal.signal(number, lambda received, _frame: self.received.put(received))
         try:
+            self._write()
             self._start_services()
             self._write()
             self._watch()
@@ -113,6 +114,7 @@ class Supervisor:
         child = Child(name, command, environment=environment, log=self.state_dir / "logs" / f"{name}.log")
         self.children[name] = child
         _log.info("%s runs as process %d", name, child.pid)
+        self._write()
         return child
 
     def _end_all(self) -> None:

@@ -56,13 +56,18 @@ def test_without_a_state_nothing_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "ended", "ready"),
-    [(("gateway",), None, False), (("gateway", "api"), None, True), (("gateway", "api"), 1, False)],
+    ("names", "port", "ended", "ready"),
+    [
+        (("gateway",), 1, None, False),
+        (("gateway", "api"), 1, None, True),
+        (("gateway", "api"), 0, None, False),
+        (("gateway", "api"), 1, 1, False),
+    ],
 )
-def test_a_stack_is_ready_when_all_run_and_the_api_is_among_them(
-    names: tuple[str, ...], ended: int | None, *, ready: bool
+def test_a_stack_is_ready_when_all_answer_and_the_api_is_among_them(
+    names: tuple[str, ...], port: int, ended: int | None, *, ready: bool
 ) -> None:
-    services = {name: ServiceState(pid=1, port=1, log="", exit_code=ended) for name in names}
+    services = {name: ServiceState(pid=1, port=port, log="", exit_code=ended) for name in names}
     assert StackState(pid=1, started=0, services=services).ready is ready
 
 
