@@ -123,6 +123,11 @@ class ExecutionRole(Construct):
         self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
 
 
+def _deadline(deadline_ms: float | None) -> dict[str, str]:
+    """Give a stage's own deadline to our model server; Triton has the archive's, in config.pbtxt, and ignores it."""
+    return {} if deadline_ms is None else {"STREAMHUB_DEADLINE_MS": f"{deadline_ms:g}"}
+
+
 class ModelVersion(Construct):
     """One version as a SageMaker Model; never named, since every change of it makes a new one."""
 
@@ -137,6 +142,7 @@ class ModelVersion(Construct):
         role: iam.IRole,
         registry: RegistryBucket,
         network: Network,
+        deadline_ms: float | None = None,
     ) -> None:
         super().__init__(scope, id_)
         self.cfn = sagemaker.CfnModel(
@@ -151,6 +157,7 @@ class ModelVersion(Construct):
                     "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": model.name,
                     # the container's default is verbose, which costs latency (triton server, docker/sagemaker/serve)
                     "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+                    **_deadline(deadline_ms),
                 },
             ),
             vpc_config=sagemaker.CfnModel.VpcConfigProperty(

@@ -53,6 +53,7 @@ class ModelStack(StageStack):
                 role=execution.role,
                 registry=registry,
                 network=network,
+                deadline_ms=entry.deadline_ms,
             )
             for slot in SLOTS
         }

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from serving.aws.features import features_url
-from serving.errors import Problem, SpecError
 from serving.spec import StageSpec
-from serving.spec.bundle import SpecBundle, find_bundle
-
-CODE_DIR = Path(__file__).resolve().parents[2]
-"""Where a built function folder has specs.json; on a laptop the project itself."""
+from serving.spec.bundle import SpecBundle, specs_of_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +30,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         ModelNotFoundError: the stage is unknown.
 
     """
-    missing = [name for name in ("STREAMHUB_STAGE", "STREAMHUB_STATE_TABLE") if not environ.get(name)]
-    if missing:
-        raise SpecError(tuple(Problem("environment", name, "nothing", "a value", f"set {name}") for name in missing))
-    specs = find_bundle(environ.get("STREAMHUB_SPECS_DIR"), code_dir=CODE_DIR, project_dir=Path())
+    specs, stage = specs_of_environment(environ, needs=("STREAMHUB_STATE_TABLE",))
     return Settings(
-        stage=specs.stage(environ["STREAMHUB_STAGE"]),
+        stage=stage,
         specs=specs,
         state_table=environ["STREAMHUB_STATE_TABLE"],
         features_url=features_url(environ),

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -74,7 +75,10 @@ def _unpacked(settings: ServerSettings, stack: ExitStack) -> ModelFolder:
         workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamhub-model-"))) / "model"
     else:
         workdir = settings.workdir
-    return unpack(settings.archive, workdir)
+    folder = unpack(settings.archive, workdir)
+    if settings.deadline_ms is None:
+        return folder
+    return replace(folder, served=replace(folder.served, deadline_ms=settings.deadline_ms))
 
 
 async def _serve(

@@ -34,4 +34,6 @@ class ServerSettings:
     workdir: Path | None = None
     threads: int | None = None
     """ONNX Runtime's threads a run; nothing: all cores but the one that talks to clients, at most 4."""
+    deadline_ms: float | None = None
+    """The hard limit of a request, where the stage has another than the archive."""
     limits: Limits = field(default_factory=Limits)

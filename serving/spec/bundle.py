@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,9 @@ from serving.spec.stage import StageSpec
 
 SPECS_FILE = "specs.json"
 STAGES_FILE = "stages.json"
+STAGE_NAME = "STREAMHUB_STAGE"
+CODE_DIR = Path(__file__).resolve().parents[2]
+"""Where a built function folder has its specs; on a laptop the project itself."""
 
 T = TypeVar("T")
 
@@ -69,6 +73,21 @@ def find_bundle(specs_dir: str | None, *, code_dir: Path, project_dir: Path) -> 
     if (code_dir / SPECS_FILE).is_file():
         return read_bundle(code_dir)
     return SpecBundle.of(load_project(project_dir))
+
+
+def specs_of_environment(environ: Mapping[str, str], *, needs: Sequence[str]) -> tuple[SpecBundle, StageSpec]:
+    """Give the specs a function runs with and its stage: STREAMHUB_STAGE, and STREAMHUB_SPECS_DIR where it is set.
+
+    Raises:
+        SpecError: STREAMHUB_STAGE or some of `needs` are not set (all at once), or the specs cannot be read.
+        ModelNotFoundError: the stage is unknown.
+
+    """
+    missing = [name for name in (STAGE_NAME, *needs) if not environ.get(name)]
+    if missing:
+        raise SpecError(tuple(Problem("environment", name, "nothing", "a value", f"set {name}") for name in missing))
+    specs = find_bundle(environ.get("STREAMHUB_SPECS_DIR"), code_dir=CODE_DIR, project_dir=Path())
+    return specs, specs.stage(environ[STAGE_NAME])
 
 
 def _read(path: Path, cls: type[T]) -> T:

@@ -75,6 +75,14 @@ def test_a_slot_holds_the_archive_whose_digest_is_locked_for_its_version(stage: 
             assert url["Fn::Join"][1][-1] == key
 
 
+def test_a_container_hears_of_the_stages_deadline_and_of_none_where_the_archive_decides(stage: Any) -> None:
+    for model in stage.models():
+        deadline_ms = stage.stage.models[model.name].deadline_ms
+        for found in stage.all(MODEL, model.slug):
+            said = found.props["PrimaryContainer"]["Environment"].get("STREAMHUB_DEADLINE_MS")
+            assert said == (None if deadline_ms is None else str(int(deadline_ms)))
+
+
 def test_containers_are_isolated_and_inside_the_private_network(stage: Any) -> None:
     for found in stage.all(MODEL):
         assert found.props["EnableNetworkIsolation"] is True

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,22 @@ def test_a_half_sent_request_is_finished_during_the_drain(start: Any, read: Read
 
 
 def test_a_server_is_live_but_not_ready_while_it_warms_up(packed: Any) -> None:
-    archive = packed("slow", sample=steps(100_000))
+    archive = packed("slow", sample=steps(2_000_000))  # seconds of warm-up on any machine
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "serving.runtime", "--archive", str(archive), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        transport = httpx.HTTPTransport(retries=10)  # with pauses that double: until the process listens
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=transport, timeout=60) as http:
-            assert http.get("/ping").status_code == 503
-            assert http.get("/v2/health/live").status_code == 200
-            assert http.post("/invocations", json=steps(1)).status_code == 503
-            assert process.stdout is not None
-            assert json.loads(process.stdout.readline())["port"] == port
-            assert http.get("/ping").status_code == 200
-        process.send_signal(signal.SIGTERM)
+        try:
+            transport = httpx.HTTPTransport(retries=10)  # with pauses that double: until the process listens
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=transport, timeout=60) as http:
+                assert http.get("/ping").status_code == 503
+                assert http.get("/v2/health/live").status_code == 200
+                assert http.post("/invocations", json=steps(1)).status_code == 503
+                assert process.stdout is not None
+                assert json.loads(process.stdout.readline())["port"] == port
+                assert http.get("/ping").status_code == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
 
 
@@ -181,3 +184,24 @@ def pack_vllm_fixture(tmp_path: Path) -> Path:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     return tmp_path / "rag.tar.gz"
+
+
+@pytest.mark.parametrize("said", ["argument", "environment"])
+def test_a_stage_may_give_another_deadline_than_the_archive(
+    start: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--deadline-ms", "60000"] if said == "argument" else []
+    if said == "environment":
+        monkeypatch.setenv("STREAMHUB_DEADLINE_MS", "60000")
+    with start("slow", *arguments, deadline_ms=1.0) as server:
+        url = f"http://127.0.0.1:{server.port}/invocations"
+        with ThreadPoolExecutor(16) as clients:  # the archive's millisecond would drop all but the first of them
+            answers = clients.map(lambda _: httpx.post(url, json=steps(LONG), timeout=60), range(16))
+            assert {answer.status_code for answer in answers} == {200}
+
+
+def test_a_deadline_of_nothing_is_wrong_usage(packed: Any) -> None:
+    command = [sys.executable, "-m", "serving.runtime", "--archive", str(packed("linear")), "--deadline-ms", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert "allowed a number of milliseconds above 0" in done.stderr
