@@ -41,6 +41,7 @@ def test_the_pinned_release_is_installed_and_has_every_hook() -> None:
     ministack_adapter.check()
 
 
+@pytest.mark.usefixtures("hooked")  # all is imported already: its own imports need the names too
 @pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in HOOKS.items() for name in names])
 def test_a_moved_hook_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(import_module(module), name)
