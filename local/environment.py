@@ -41,7 +41,9 @@ def stack_environment(stage: StageSpec, *, gateway_port: int, valkey_port: int, 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Give this process's environment without anything that could lead a child to another AWS, and `extra`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS) and name not in _DROPPED}
-    return {**kept, **extra}
+    # a profile of the user's may set an endpoint, a CA or an addressing style
+    nobodys = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    return {**kept, **nobodys, **extra}
 
 
 def bytecode_environment(folder: Path) -> dict[str, str]:
