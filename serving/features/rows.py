@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,8 @@ MAGIC = b"SHF1"
 HEADER = struct.Struct(">4s8sQ")
 WRITTEN_AT_OFFSET = 12
 """Where the 8 bytes of the time begin."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +75,14 @@ def decode(view: View, data: bytes) -> Row:
             f"view {view.name!r}: got {len(data)} bytes that are no row of its fields; "
             f"allowed rows that streamhub features load writes; load the view again"
         )
-    written_at = datetime.fromtimestamp(HEADER.unpack_from(data)[2] / 1000, tz=UTC)
+    milliseconds = HEADER.unpack_from(data)[2]
+    try:
+        written_at = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        raise FeatureStoreError(
+            f"view {view.name!r}: got a row of millisecond {milliseconds}, which is no date; "
+            f"allowed rows that streamhub features load writes; load the view again"
+        ) from None
     return Row(np.frombuffer(data, dtype="<f4", offset=HEADER.size), written_at)
 
 
@@ -102,4 +111,5 @@ def _row_type(width: int) -> np.dtype[Any]:
 
 
 def _milliseconds(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
+    # whole numbers only: seconds as a float lose a millisecond far from 1970
+    return (at - _EPOCH) // timedelta(milliseconds=1)

@@ -99,8 +99,9 @@ def test_more_rows_than_one_batch_are_written(store: ValkeyFeatures) -> None:
     assert len(store.keys("k*", limit=5_000)) == 1_201
 
 
-def test_a_server_that_does_not_answer_in_time_is_an_error_and_the_next_read_is_right(url: str) -> None:
-    store = ValkeyFeatures(connect(url))
+def test_a_server_that_does_not_answer_in_time_is_an_error_and_the_next_read_is_right(
+    url: str, store: ValkeyFeatures
+) -> None:
     store.write([("a", row(1))], ttl_s=60)
     blocker = connect(url)
     blocker.execute_command("CLIENT", "PAUSE", "300", "ALL")

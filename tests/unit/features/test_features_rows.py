@@ -40,6 +40,12 @@ def test_a_row_comes_back_bit_for_bit(values: np.ndarray, milliseconds: int) -> 
     assert row.written_at == at
 
 
+def test_a_time_beyond_every_calendar_is_no_row() -> None:
+    data = packed([1.0, 2.0, 3.0])
+    with pytest.raises(FeatureStoreError, match="no date"):
+        decode(VIEW, data[:12] + struct.pack(">Q", 2**64 - 1) + data[20:])
+
+
 def test_the_layout_is_magic_digest_time_and_little_endian_floats() -> None:
     data = packed([1, 2, 3])
     assert data[:4] == b"SHF1"
