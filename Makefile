@@ -23,8 +23,12 @@ $(UV):
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
 
-$(VENV)/.demo: uv.lock pyproject.toml package.json package-lock.json | $(UV)
+$(VENV)/.packages: uv.lock pyproject.toml | $(UV)
 	$(UV) sync --quiet --frozen --inexact --group demo
+	touch $@
+
+# a rule of its own: make expands a whole recipe before its first line runs, and NODE is known only once the wheel is there
+$(VENV)/.demo: $(VENV)/.packages package.json package-lock.json
 	mkdir -p .node && cp package.json package-lock.json .node/
 	cd .node && PATH="$(NODE_BIN):$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --silent --no-audit --no-fund
 	touch $@

@@ -80,6 +80,14 @@ def test_the_readme_lists_every_command_and_no_other() -> None:
     assert sorted(set(listed)) == sorted(COMMANDS)
 
 
+def test_no_recipe_uses_a_package_that_it_installs_itself() -> None:
+    # make expands a whole recipe before its first line runs: $(NODE) would be looked up before `uv sync`
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipes = re.findall(r"^(?:\t.*\n)+", makefile, flags=re.MULTILINE)
+    assert any("$(NODE" in recipe for recipe in recipes)
+    assert [recipe for recipe in recipes if "$(UV) sync" in recipe and "$(NODE" in recipe] == []
+
+
 def test_help_lists_the_readmes_commands(tree: TyperGroup) -> None:
     assert sorted(tree.commands) == sorted(COMMANDS)
 
