@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import re
 import shlex
 import shutil
@@ -121,3 +124,20 @@ def test_the_readmes_quick_commands_run_one_after_the_other(tmp_path: Path) -> N
         assert (done.returncode, done.stderr if done.returncode else "") == (0, ""), words
         ran.append(words[1])
     assert list(dict.fromkeys(ran)) == list(QUICK)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_python_example_parses_and_imports_what_exists(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in (body for language, body in FENCE.findall(text) if language == "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                module = importlib.import_module(node.module)
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_module_that_a_page_runs_with_python_m_exists(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    modules = set(re.findall(r"python -m ([a-z_]+(?:\.[a-z_]+)*)", text))
+    assert [name for name in sorted(modules) if importlib.util.find_spec(name) is None] == []
