@@ -7,7 +7,7 @@ the file is added by the caller, so that a rule knows nothing of files.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from serving.errors import Problem
 from serving.spec.manifest import LockedVersion
@@ -213,8 +213,12 @@ def stage_problems(
     *,
     file: str,
     stem: str,
+    unread: Collection[str] = (),
 ) -> list[Problem]:
-    """Check a stage against the models it names and the digests that are locked."""
+    """Check a stage against the models it names and the digests that are locked.
+
+    What `unread` names, and a model that `locks` lacks, has a broken file that is told already: no second problem here.
+    """
     problems: list[Problem] = []
 
     def add(key: str, got: str, allowed: str, fix: str, source: str = "") -> None:
@@ -224,16 +228,17 @@ def stage_problems(
         add("name", repr(stage.name), f"{stem!r}, the file's name", "make them the same")
     if not re.fullmatch(r"\d{12}", stage.account):
         add("account", repr(stage.account), "12 digits", "give the AWS account id")
-    for name, entry in stage.models.items():
+    for name, entry in ((name, entry) for name, entry in stage.models.items() if name not in unread):
         key = f"models.{name}"
         if name not in models:
-            add(key, repr(name), f"one of {', '.join(sorted(models))}", "name a model that exists")
+            known = ", ".join(sorted({*models, *unread}))
+            add(key, repr(name), f"one of {known}", "name a model that exists")
             continue
         model = models[name]
         if model.hosting.mode is not HostingMode.REALTIME:
             add(key, f"mode {model.hosting.mode}", "mode realtime", "leave it out of stages until its construct exists")
         for slot in SLOTS:
-            _check_slot(add, f"{key}.versions.{slot}", getattr(entry.versions, slot), model, locks.get(name, {}))
+            _check_slot(add, f"{key}.versions.{slot}", getattr(entry.versions, slot), model, locks.get(name))
         lowest = entry.min_count if entry.min_count is not None else model.hosting.min_count
         highest = entry.max_count if entry.max_count is not None else model.hosting.max_count
         if not 1 <= lowest <= highest:
@@ -248,11 +253,11 @@ def _check_slot(
     key: str,
     version: str,
     model: ModelSpec,
-    locked: Mapping[str, LockedVersion],
+    locked: Mapping[str, LockedVersion] | None,
 ) -> None:
     if version not in model.versions:
         known = ", ".join(sorted(model.versions))
         add(key, repr(version), f"one of {known}", f'add [versions."{version}"] or name another')
-    elif version not in locked:
+    elif locked is not None and version not in locked:
         fix = f"run streamhub package {model.name} --version {version} --lock and commit the lock"
         add(key, f"{version}, whose digest is not locked", "a version in model.lock.json", fix)

@@ -5,6 +5,7 @@ The only home of cattrs. A number is never made of a string, an integer never of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
@@ -51,7 +52,7 @@ def _exactly(kind: type, name: str) -> Callable[[object, object], object]:
     def structure(value: object, _: object) -> object:
         if kind is float and type(value) is int:
             return float(value)
-        if type(value) is not kind:
+        if type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
             raise FieldError(name, value)
         return value
 
@@ -99,7 +100,7 @@ def _runtime(value: object, _: object) -> TritonRuntime | VllmRuntime:
 def converter() -> Converter:
     """Give the one converter of the project."""
     made = Converter(forbid_extra_keys=True, detailed_validation=True)
-    for kind, name in ((int, "an integer"), (float, "a number"), (str, "a string"), (bool, "true or false")):
+    for kind, name in ((int, "an integer"), (float, "a finite number"), (str, "a string"), (bool, "true or false")):
         made.register_structure_hook(kind, _exactly(kind, name))
     made.register_structure_hook_func(lambda cls: cls is object, lambda value, _: value)  # JSON that others define
     made.register_structure_hook(datetime, lambda value, _: datetime.fromisoformat(value))

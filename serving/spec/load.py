@@ -41,7 +41,8 @@ class Project:
     def stage(self, name: str) -> StageSpec:
         """Give a stage, or raise ModelNotFoundError naming those there are."""
         if name not in self.stages:
-            raise ModelNotFoundError(f"unknown stage {name!r}; allowed: {', '.join(sorted(self.stages))}")
+            known = ", ".join(sorted(self.stages)) or "none: no stages/*.toml here"
+            raise ModelNotFoundError(f"unknown stage {name!r}; allowed: {known}")
         return self.stages[name]
 
 
@@ -55,12 +56,13 @@ def load_project(root: Path) -> Project:
     problems: list[Problem] = []
     models = dict(_read_all(root, "models/*/model.toml", ModelSpec, problems))
     stages = dict(_read_all(root, "stages/*.toml", StageSpec, problems))
-    locks = {name: _lock(root, f"models/{name}/model.lock.json", problems) for name in models}
+    locks = dict(_locks(root, models, problems))
+    unread = {path.parent.name for path in root.glob("models/*/model.toml")} - models.keys()
     for name, model in models.items():
         problems += model_problems(model, file=f"models/{name}/model.toml", folder=name)
         problems += _missing_files(root, name, model)
     for name, stage in stages.items():
-        problems += stage_problems(stage, models, locks, file=f"stages/{name}.toml", stem=name)
+        problems += stage_problems(stage, models, locks, file=f"stages/{name}.toml", stem=name, unread=unread)
     if not models and not problems:
         problems.append(
             Problem(
@@ -141,18 +143,20 @@ def _text(path: Path, file: str) -> str:
         raise SpecError((Problem(file, "-", str(error), "a readable UTF-8 file", "mend or remove it"),)) from error
 
 
-def _lock(root: Path, file: str, problems: list[Problem]) -> dict[str, LockedVersion]:
-    path = root / file
-    if not path.is_file():
-        return {}
-    try:
-        table = orjson.loads(path.read_bytes())
-        return _structure(table, dict[str, LockedVersion], file=file)
-    except orjson.JSONDecodeError as error:
-        problems.append(Problem(file, "-", str(error), "JSON", "run streamhub package NAME --lock"))
-    except SpecError as error:
-        problems += error.problems
-    return {}
+def _locks(
+    root: Path, models: Mapping[str, ModelSpec], problems: list[Problem]
+) -> Iterator[tuple[str, dict[str, LockedVersion]]]:
+    """Give the readable locks; a model without one has none locked, a broken one is a problem and is left out."""
+    for name in models:
+        file = f"models/{name}/model.lock.json"
+        path = root / file
+        try:
+            table = orjson.loads(path.read_bytes()) if path.exists() else {}
+            yield name, _structure(table, dict[str, LockedVersion], file=file)
+        except (OSError, orjson.JSONDecodeError) as error:
+            problems.append(Problem(file, "-", str(error), "readable JSON", f"run streamhub package {name} --lock"))
+        except SpecError as error:
+            problems += error.problems
 
 
 def _missing_files(root: Path, name: str, model: ModelSpec) -> Iterator[Problem]:

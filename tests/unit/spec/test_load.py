@@ -80,6 +80,32 @@ def test_problems_of_several_files_are_told_together(root: Path, tmp_path: Path)
     assert {(RANKER, "slo.p99_ms"), ("stages/dev.toml", "account")} <= told
 
 
+@pytest.fixture(name="project")
+def project_fixture(root: Path, tmp_path: Path) -> Path:
+    for folder in ("models", "stages"):
+        shutil.copytree(root / folder, tmp_path / folder)
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", [RANKER, "models/recommendation_ranker/model.lock.json"])
+def test_a_broken_file_is_told_once_and_not_again_by_every_stage(project: Path, file: str) -> None:
+    (project / file).write_bytes(b"\xff")
+    with pytest.raises(SpecError) as caught:
+        load_project(project)
+    assert [problem.file for problem in caught.value.problems] == [file]
+
+
+def test_a_project_without_stages_says_so(project: Path) -> None:
+    shutil.rmtree(project / "stages")
+    with pytest.raises(ModelNotFoundError, match=r"no stages/\*\.toml here"):
+        load_project(project).stage("dev")
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_number_that_is_not_finite_is_refused(root: Path, number: str) -> None:
+    assert problems_of(ranker_text(root).replace("p99_ms = 12", f"p99_ms = {number}")) == {"slo.p99_ms": number}
+
+
 @pytest.mark.parametrize("text", ["name = ", "\x00", "[a\n"])
 def test_text_that_is_not_toml_is_one_problem(text: str) -> None:
     assert list(problems_of(text)) == ["-"]
