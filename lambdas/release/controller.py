@@ -105,6 +105,8 @@ class Controller:
             )
         production: Slot = before.production if before is not None else "a"
         view = self._startable(slots, model, version, production)
+        if before is not None:
+            _refuse_leftovers(view, before)
         release_id = f"{version}-{now:%Y%m%dT%H%M%SZ}"
         record = transitions.start(
             model=model,
@@ -149,11 +151,29 @@ class Controller:
         return self._command(model, transitions.resume, actor=actor, reason=reason)
 
     def promote(self, model: str, *, actor: str, reason: str) -> Step:
-        """Promote by hand, whatever the evidence says."""
+        """Promote by hand, whatever the evidence says, or raise EndpointError while too few instances are there."""
+        slots, record = self._slots(model), self._store.get(model)
+        if record is not None and record.live:
+            lacking = slots.not_ready(slots.look(), record, 1.0)
+            if lacking:
+                raise EndpointError(
+                    f"release {record.release_id}: cannot promote: {lacking}; allowed a slot that can carry all "
+                    f"traffic; ask again when it can"
+                )
         return self._command(model, transitions.promote, actor=actor, reason=reason)
 
     def rollback(self, model: str, *, actor: str, reason: str) -> Step:
-        """Give all traffic back to the slot that had it before the release, also after a promotion."""
+        """Give all traffic back to the slot that had it before the release, also after a promotion.
+
+        Raises:
+            ReleaseError: after a promotion, when a deploy has put another version into that slot.
+
+        """
+        slots, record = self._slots(model), self._store.get(model)
+        if record is not None and record.state is ReleaseState.PROMOTED:
+            replaced = slots.replaced(record)
+            if replaced:
+                raise ReleaseError(f"release {record.release_id}: cannot roll back: {replaced}, or start a release")
         return self._command(model, transitions.roll_back, actor=actor, reason=reason)
 
     def status(self, model: str) -> Status | None:
@@ -197,8 +217,9 @@ class Controller:
                 decision = Decision(kind=DecisionKind.HOLD, rule=f"would {decision.kind}, but {lacking}")
         moved = transitions.apply(settled, decision, policy, now)
         if moved is not settled:
-            if moved.terminal:
-                notes.append(self._finish(slots, moved))
+            late = self._finish(slots, moved) if moved.terminal else ""
+            if late:
+                return Step(record=settled, decision=decision, notes=(*notes, late))
             entry = AuditEntry(before=settled, record=moved, policy=policy, decision=decision, evidence=evidence)
             self._write(entry)
         newest, note = self._follow(slots, moved)
@@ -313,3 +334,13 @@ class Controller:
                 f"model: got {model!r}; allowed {', '.join(sorted(self._models))}; name one of these"
             )
         return self._models[model]
+
+
+def _refuse_leftovers(view: View, before: ReleaseRecord) -> None:
+    # else the new release would keep them as those to restore
+    desired = transitions.desired_weights(before)
+    if not transitions.same_weights(view.weights, desired):
+        raise EndpointError(
+            f"model {before.model}: got weights {view.weights}, which are not those that release {before.release_id} "
+            f"ended with; allowed {desired}; the next tick sets them"
+        )

@@ -72,6 +72,9 @@ class Slots:
             return view.note
         if not view.settled:
             return f"endpoint {self.endpoint} is {view.status.status}"
+        replaced = self.replaced(record)
+        if replaced:
+            return replaced
         slot = record.challenger
         needed = instances_for(record, share, production=view.instances(record.production), most=self._most)
         try:
@@ -80,6 +83,16 @@ class Slots:
             return str(error)
         has = view.instances(slot)
         return "" if ready else f"slot {slot} has {has} of the {needed} instances that {share:.0%} of traffic needs"
+
+    def replaced(self, record: ReleaseRecord) -> str:
+        """Say when a deploy has put another version into the challenger's slot; "" when it is the record's own."""
+        slot = record.challenger
+        if self.versions[slot] == record.challenger_version:
+            return ""
+        return (
+            f"slot {slot} holds {self.versions[slot]} now, not {record.challenger_version}; deploy the stage with "
+            f"{record.challenger_version} in it"
+        )
 
     def shift(self, record: ReleaseRecord) -> str:
         """Ask for the record's weights where they differ; say what is still to come, "" when nothing is."""

@@ -172,10 +172,13 @@ class World:
     evidence: Evidences = field(default_factory=Evidences)
     aliases: Aliases = field(default_factory=Aliases)
     now: datetime = datetime(2026, 1, 5, tzinfo=UTC)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def controller(self) -> Controller:
         toml = tomllib.loads((self.root / "models" / MODEL / "model.toml").read_text())
-        stage = converter().structure(tomllib.loads((self.root / "stages/dev.toml").read_text()), StageSpec)
+        dev = tomllib.loads((self.root / "stages/dev.toml").read_text())
+        dev["models"][MODEL]["versions"] |= self.versions
+        stage = converter().structure(dev, StageSpec)
         return Controller(
             stage=stage,
             models={MODEL: converter().structure(toml, ModelSpec)},
@@ -451,3 +454,81 @@ def test_an_old_record_never_moves_weights_back(world: World, good: Callable[[fl
     # a tick that read before the rollback and holds: it writes nothing, and then brings weights to the newest record
     step = controller._tick(replace(stale))
     assert (step.record.state, world.endpoint.weights) == (ReleaseState.ROLLING_BACK, {"a": 1.0, "b": 0.0})
+
+
+def test_a_promotion_by_hand_waits_for_instances_that_carry_all_traffic(world: World) -> None:
+    controller = world.canary()
+    world.endpoint.instances["a"] = 2
+    with pytest.raises(EndpointError, match="1 of the 2 instances that 100% of traffic needs"):
+        controller.promote(MODEL, actor="ada", reason="hotfix")
+    assert (world.record().state, world.endpoint.asked["b"]) == (ReleaseState.CANARY, 2)
+    world.endpoint.instances["b"] = 2
+    controller.promote(MODEL, actor="ada", reason="hotfix")
+    assert world.record().state is ReleaseState.PROMOTING
+
+
+def test_a_slot_that_was_deployed_anew_gets_no_more_traffic(
+    world: World, good: Callable[[float], StageEvidence]
+) -> None:
+    world.canary()
+    world.now += timedelta(days=2)
+    world.evidence.seen = good(0.1)
+    world.versions["b"] = "4.0.0"
+    step = world.controller().tick(MODEL)
+    assert step is not None
+    assert step.decision is not None
+    assert "slot b holds 4.0.0 now, not 3.0.0" in step.decision.rule
+    assert world.record().share == 0.1
+
+
+def test_a_rollback_never_gives_traffic_to_a_version_deployed_after_the_promotion(
+    world: World, good: Callable[[float], StageEvidence]
+) -> None:
+    controller = world.canary()
+    world.evidence.seen = good(0.1)
+    controller.promote(MODEL, actor="ada", reason="hotfix")
+    controller.tick(MODEL)
+    world.versions["a"] = "4.0.0"
+    with pytest.raises(ReleaseError, match=r"slot a holds 4\.0\.0 now, not 2\.0\.0"):
+        world.controller().rollback(MODEL, actor="grace", reason="pager")
+    assert (world.record().state, world.endpoint.weights) == (ReleaseState.PROMOTED, {"a": 0.0, "b": 1.0})
+
+
+def test_a_release_does_not_keep_leftover_weights_as_those_to_restore(world: World, make_arm: MakeArm) -> None:
+    controller = world.canary()
+    world.now += timedelta(days=15)
+    world.evidence.seen = StageEvidence(challenger=make_arm(impressions=200, seed=1), control=make_arm(seed=2))
+
+    def die() -> None:
+        world.store.after_put = lambda: None
+        raise Killed
+
+    world.store.after_put = die
+    with pytest.raises(Killed):
+        controller.tick(MODEL)
+    assert (world.record().state, world.endpoint.weights["b"]) == (ReleaseState.INCONCLUSIVE, pytest.approx(0.1))
+    with pytest.raises(EndpointError, match="the next tick sets them"):
+        controller.start(MODEL, version="3.0.0", actor="ada")
+    controller.tick(MODEL)
+    assert controller.start(MODEL, version="3.0.0", actor="ada").saved_weights == {"a": 1.0, "b": 0.0}
+
+
+def test_no_effect_is_on_record_only_when_the_slots_may_be_scaled_in(
+    world: World, make_arm: MakeArm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = world.canary()
+    world.now += timedelta(days=15)
+    world.evidence.seen = StageEvidence(challenger=make_arm(impressions=200, seed=1), control=make_arm(seed=2))
+
+    def silent(*_: object) -> None:
+        raise EndpointError("scaling: got no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.endpoint, "set_minimum", silent)
+        step = controller.tick(MODEL)
+    assert step is not None
+    assert (step.record.state, step.moved) == (ReleaseState.CANARY, False)
+    assert "scaling: got no answer" in step.notes[-1]
+    after = controller.tick(MODEL)
+    assert after is not None
+    assert after.record.state is ReleaseState.INCONCLUSIVE
