@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -50,9 +50,10 @@ def evidence_key(model: str, release_id: str, stage_index: int) -> str:
 class DynamoRecordSink:
     """Where exposures and outcomes go."""
 
-    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+    def __init__(self, client: DynamoDBClient, *, table: str, now_s: Callable[[], float] = time.time) -> None:
         self._client = client
         self._table = table
+        self._now_s = now_s
 
     def exposures(self, exposures: Sequence[Exposure]) -> None:
         """Count a batch; the same batch again counts nothing.
@@ -66,7 +67,7 @@ class DynamoRecordSink:
             for chunk in _chunks(list(group)):
                 marker = f"BATCH#{_batch_id(chunk)}"
                 updates = self._counter_updates(partition, slot, chunk)
-                self._write_once(marker, "EXPOSURES", {}, updates, at_s=chunk[0].at.timestamp())
+                self._write_once(marker, "EXPOSURES", {}, updates)
 
     def outcome(self, outcome: Outcome) -> bool:
         """Count an outcome; False when this event of this prediction was there already.
@@ -85,7 +86,7 @@ class DynamoRecordSink:
             updates.append(self._add(partition, _counter_key(put.slot, put.unit_bucket), {counter: outcome.value}))
         kept = {"value": {"N": repr(outcome.value)}, "occurred_at": {"S": outcome.occurred_at.isoformat()}}
         marker = f"OUTCOME#{outcome.prediction_id}"
-        return self._write_once(marker, outcome.event, kept, updates, at_s=outcome.occurred_at.timestamp())
+        return self._write_once(marker, outcome.event, kept, updates)
 
     def _counter_updates(self, partition: str, slot: Slot, chunk: Sequence[Exposure]) -> list[Update]:
         seen = Counter(row.assignment.unit_bucket for row in chunk)
@@ -113,16 +114,16 @@ class DynamoRecordSink:
             }
         }
 
-    def _write_once(
-        self, partition: str, sort: str, kept: dict[str, Any], updates: list[Update], *, at_s: float
-    ) -> bool:
+    def _write_once(self, partition: str, sort: str, kept: dict[str, Any], updates: list[Update]) -> bool:
+        # from now on, not from the client's own time: an old one would let a redelivery count again
+        expires_at = int(self._now_s()) + MARKER_DAYS * _DAY_S
         marker = {
             "Put": {
                 "TableName": self._table,
                 "Item": {
                     "pk": {"S": partition},
                     "sk": {"S": sort},
-                    "expires_at": {"N": str(int(at_s) + MARKER_DAYS * _DAY_S)},
+                    "expires_at": {"N": str(expires_at)},
                     **kept,
                 },
                 "ConditionExpression": "attribute_not_exists(pk)",

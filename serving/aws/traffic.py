@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def traffic_without_release(model: str) -> Traffic:
 @dataclass(slots=True)
 class _Known:
     traffic: Traffic | None = None
-    refresh_at: float = 0.0
+    refresh_at: float = -math.inf
 
 
 class DynamoTrafficSource:
@@ -75,7 +76,8 @@ class DynamoTrafficSource:
         lock = self._locks.setdefault(model, Lock())
         if lock.acquire(blocking=known.traffic is None):
             try:
-                if known.traffic is None or self._monotonic() >= known.refresh_at:
+                # those who waited for a first read that failed do not each wait for one of their own
+                if self._monotonic() >= known.refresh_at:
                     self._refresh(model, known)
             finally:
                 lock.release()

@@ -172,6 +172,15 @@ def test_markers_expire_and_counters_do_not(client: Any) -> None:
         assert ("expires_at" in item) == item["pk"]["S"].startswith("BATCH#")
 
 
+def test_a_marker_stays_for_days_whatever_time_the_client_gives(client: Any) -> None:
+    sink = DynamoRecordSink(client, table=TABLE, now_s=NOW.timestamp)
+    late = replace(outcome(exposure(1)), occurred_at=NOW - timedelta(days=365))
+    sink.outcome(late)
+    key = {"pk": {"S": f"OUTCOME#{late.prediction_id}"}, "sk": {"S": "click"}}
+    expires_at = int(client.get_item(TableName=TABLE, Key=key)["Item"]["expires_at"]["N"])
+    assert expires_at == (NOW + timedelta(days=30)).timestamp()
+
+
 def test_a_forged_or_cut_id_is_refused(client: Any) -> None:
     sink = DynamoRecordSink(client, table=TABLE)
     whole = outcome(exposure(1))

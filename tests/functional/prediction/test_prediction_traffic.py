@@ -135,6 +135,22 @@ def test_a_table_that_never_could_be_read_is_an_error(client: Any) -> None:
         source(client, Seconds()).traffic(MODEL)
 
 
+def test_a_table_that_cannot_be_read_is_asked_once_a_second_not_once_a_request(client: Any) -> None:
+    calls: list[object] = []
+
+    def noted(**arguments: object) -> None:
+        calls.append(arguments)
+        _unreachable()
+
+    client.get_item = noted
+    seconds = Seconds()
+    traffic = source(client, seconds)
+    for seconds.now in (0.0, 0.5, 0.9, 1.0):
+        with pytest.raises(ReleaseError):
+            traffic.traffic(MODEL)
+    assert len(calls) == 2
+
+
 def test_a_damaged_record_is_as_good_as_none_read(client: Any) -> None:
     item = {"pk": {"S": f"RELEASE#{MODEL}"}, "sk": {"S": "CURRENT"}, "document": {"S": "{}"}}
     client.put_item(TableName=TABLE, Item=item)
