@@ -132,7 +132,8 @@ def _end_with_owner() -> None:
     """End this supervisor when the one who started it is gone: its end of our standard input closes then."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # not sys.stdin: a reader that still waits in it aborts the interpreter when it ends
+        os.read(0, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, name="owner", daemon=True).start()

@@ -32,6 +32,13 @@ print("started", flush=True)
 sys.stdin.read()
 """
 
+SUPERVISOR_ENDS = """
+import time
+from local import supervisor
+supervisor._end_with_owner()
+time.sleep(0.2)  # the other thread waits for its owner by now
+"""
+
 
 def session_members(session: int) -> list[int]:
     found = []
@@ -149,3 +156,11 @@ def test_valkey_keeps_to_loopback(stack: LocalStack, tmp_path: Path) -> None:
     for address in sorted(others - {"127.0.0.1", "127.0.1.1"}):
         with pytest.raises(OSError, match="refused"):
             socket.create_connection((str(address), state.services["valkey"].port), timeout=2).close()
+
+
+def test_a_supervisor_may_end_before_its_owner_does(root: Path) -> None:
+    command = [sys.executable, "-c", SUPERVISOR_ENDS]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert (process.wait(timeout=60), said) == (0, b"")
