@@ -2,7 +2,7 @@
 
 A batch of exposures is one transaction with a marker, an outcome likewise: what is delivered twice counts once.
 Items (`pk`, `sk`): `EVIDENCE#<model>#<release>#<stage>` with `<slot>#<unit bucket>` (impressions, clicks, errors,
-watch_s) and `<slot>#LATENCY` (`b<bucket>` of the histogram); markers `BATCH#<id>` and `OUTCOME#<prediction>`.
+watch_s) and `<slot>#LATENCY#<shard>` (`b<bucket>` of the histogram); markers `BATCH#<id>` and `OUTCOME#<prediction>`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ MAX_ITEMS = 98
 
 MARKER_DAYS = 30
 LATENCY = "LATENCY"
+LATENCY_SHARDS = 16
+"""Every batch of a slot counts latencies: in one item, writers would wait for each other's transactions."""
+
 _ATTEMPTS = 6
 _FIRST_WAIT_S = 0.02
 _DAY_S = 86_400
@@ -65,9 +68,10 @@ class DynamoRecordSink:
         counted = [row for row in exposures if row.assignment.release_id and row.assignment.keyed]
         for (partition, slot), group in groupby(sorted(counted, key=_place), key=lambda row: _place(row)[:2]):
             for chunk in _chunks(list(group)):
-                marker = f"BATCH#{_batch_id(chunk)}"
-                updates = self._counter_updates(partition, slot, chunk)
-                self._write_once(marker, "EXPOSURES", {}, updates)
+                batch_id = _batch_id(chunk)
+                latency_key = _latency_key(slot, int(batch_id, 16) % LATENCY_SHARDS)
+                updates = self._counter_updates(partition, slot, chunk, latency_key=latency_key)
+                self._write_once(f"BATCH#{batch_id}", "EXPOSURES", {}, updates)
 
     def outcome(self, outcome: Outcome) -> bool:
         """Count an outcome; False when this event of this prediction was there already.
@@ -88,7 +92,9 @@ class DynamoRecordSink:
         marker = f"OUTCOME#{outcome.prediction_id}"
         return self._write_once(marker, outcome.event, kept, updates)
 
-    def _counter_updates(self, partition: str, slot: Slot, chunk: Sequence[Exposure]) -> list[Update]:
+    def _counter_updates(
+        self, partition: str, slot: Slot, chunk: Sequence[Exposure], *, latency_key: str
+    ) -> list[Update]:
         seen = Counter(row.assignment.unit_bucket for row in chunk)
         errors = Counter(row.assignment.unit_bucket for row in chunk if row.failed)
         updates = []
@@ -98,7 +104,7 @@ class DynamoRecordSink:
                 counts["errors"] = errors[unit_bucket]
             updates.append(self._add(partition, _counter_key(slot, unit_bucket), counts))
         bins = Counter(f"b{bucket_of(row.latency_ms)}" for row in chunk)
-        return [*updates, self._add(partition, f"{slot}#{LATENCY}", dict(bins))]
+        return [*updates, self._add(partition, latency_key, dict(bins))]
 
     def _add(self, partition: str, sort: str, counts: Counts) -> Update:
         names = {f"#n{index}": name for index, name in enumerate(counts)}
@@ -184,7 +190,9 @@ class EvidenceStore:
 
 def _evidence(items: dict[str, dict[str, float]], slot: Slot) -> Evidence:
     rows = [items.get(_counter_key(slot, bucket), {}) for bucket in range(UNIT_BUCKETS)]
-    latency = {int(name[1:]): int(count) for name, count in items.get(f"{slot}#{LATENCY}", {}).items()}
+    latency: Counter[int] = Counter()
+    for shard in range(LATENCY_SHARDS):
+        latency.update({int(name[1:]): int(count) for name, count in items.get(_latency_key(slot, shard), {}).items()})
     return Evidence(
         impressions=tuple(int(row.get("impressions", 0)) for row in rows),
         clicks=tuple(int(row.get("clicks", 0)) for row in rows),
@@ -196,6 +204,10 @@ def _evidence(items: dict[str, dict[str, float]], slot: Slot) -> Evidence:
 
 def _counter_key(slot: Slot, unit_bucket: int) -> str:
     return f"{slot}#{unit_bucket:03d}"
+
+
+def _latency_key(slot: Slot, shard: int) -> str:
+    return f"{slot}#{LATENCY}#{shard:02d}"
 
 
 def _place(row: Exposure) -> tuple[str, Slot, int, str]:

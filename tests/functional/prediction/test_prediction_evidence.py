@@ -166,6 +166,17 @@ def test_a_transaction_is_within_dynamodbs_100_items_at_any_spread(client: Any) 
     assert seen.control.total_impressions + seen.challenger.total_impressions == 1_000
 
 
+def test_batches_of_a_slot_do_not_all_write_one_item(client: Any) -> None:
+    sink = DynamoRecordSink(client, table=TABLE)
+    for number in range(40):  # one exposure a batch, as a function writes them
+        sink.exposures([exposure(number)])
+    items = client.scan(TableName=TABLE)["Items"]
+    latency = [item["sk"]["S"] for item in items if "#LATENCY#" in item["sk"]["S"]]
+    assert len(latency) > 10
+    seen = read(client)
+    assert seen.control.latency.total + seen.challenger.latency.total == 40
+
+
 def test_markers_expire_and_counters_do_not(client: Any) -> None:
     DynamoRecordSink(client, table=TABLE).exposures([exposure(1)])
     for item in client.scan(TableName=TABLE)["Items"]:
