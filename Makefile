@@ -15,7 +15,7 @@ NODE_BIN = $(NODE)/bin
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: setup demo test test-train check format lambdas synth schemas bench deploy clean
+.PHONY: setup demo test test-train check format lambdas synth schemas deploy clean
 
 setup: $(VENV)/.demo ## what the demo needs: environment, Node, CDK CLI, Valkey
 

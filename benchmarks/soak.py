@@ -25,15 +25,19 @@ from cli.demo.traffic import Answer, Ask, send
 TOLERANCE = 1e-5
 """Batched matrix products add in another order; more than float noise is a fault."""
 
-NOISE = {"prediction_id", "degraded"}
+NOISE = {"prediction_id"}
 """What differs from answer to answer by design."""
 
 
 @dataclass(slots=True)
 class RouteReport:
-    """What one route answered: counts by status, differences to the lone answer, latencies of good answers in ms."""
+    """What one route answered: counts by status, differences to the lone answer, latencies of good answers in ms.
+
+    An answer that says it is degraded (a fallback, say) is counted apart: it is no answer of the model.
+    """
 
     statuses: Counter[int] = field(default_factory=Counter)
+    degraded: int = 0
     differing: int = 0
     sheds_without_retry_after: int = 0
     latencies_ms: list[float] = field(default_factory=list)
@@ -54,6 +58,7 @@ class RouteReport:
         return {
             "clean": self.clean,
             "statuses": {str(status): count for status, count in sorted(self.statuses.items())},
+            "degraded": self.degraded,
             "differing": self.differing,
             "sheds_without_retry_after": self.sheds_without_retry_after,
             "p50_ms": latency.p50 if latency else None,
@@ -73,6 +78,9 @@ def soak(base_url: str, route: str, body: Mapping[str, object], *, clients: int,
         if answer.status != 200:  # noqa: PLR2004 - HTTP OK
             return
         report.latencies_ms.append(answer.latency_ms)
+        if answer.document.get("degraded"):
+            report.degraded += 1
+            return
         lone = alone.setdefault(str(answer.document.get("model_version")), answer.document)
         report.differing += not same(lone, answer.document)
 

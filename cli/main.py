@@ -15,12 +15,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("cli.check", "Validate specs and stages; print every problem at once."),
     "package": ("cli.package", "Build one version's archive and manifest."),
     "verify": ("cli.verify", "Open an archive as its container would and run its sample."),
-    "registry": ("cli.registry", "The S3 registry: push, list, show, alias."),
+    "registry": ("cli.registry", "The S3 registry: push, list, show, alias, rollback, history."),
     "serve": ("cli.serve", "Run the model server on one archive."),
     "local": ("cli.local", "SageMaker on this machine: up, status, down."),
     "features": ("cli.features", "The feature cache: load, get, check."),
-    "release": ("cli.release", "Releases: start, status, tick, promote, rollback, history."),
-    "drift": ("cli.drift", "Drift: run against a version's baseline."),
+    "release": (
+        "cli.release",
+        "Releases: start, status, tick, pause, promote, rollback, history, sample-size, …",
+    ),
+    "drift": ("cli.drift", "Drift: run against a version's baseline, and show it."),
     "demo": ("cli.demo.command", "The whole life of a model on this machine."),
 }
 

@@ -19,18 +19,22 @@ class Alerts(Construct):
         self.topic = sns.Topic(self, "Topic", topic_name=f"streamhub-{stage.name}-alerts", enforce_ssl=True)
         for address in stage.alarm_emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(address))
+        self._rule("AlarmRaised", "an alarm of the stage went into ALARM", stage=stage, state="ALARM")
+        self._rule("AlarmCleared", "an alarm of the stage left ALARM", stage=stage, state="OK", previous="ALARM")
+
+    def _rule(self, id_: str, description: str, *, stage: StageSpec, state: str, previous: str | None = None) -> None:
+        detail: dict[str, object] = {
+            "alarmName": events.Match.prefix(f"streamhub-{stage.name}-"),
+            "state": {"value": [state]},
+        }
+        if previous is not None:  # a new alarm that finds its metric well is no news; one that never was OK is
+            detail["previousState"] = {"value": [previous]}
         events.Rule(
             self,
-            "AlarmChanged",
-            description="an alarm of the stage went into or out of ALARM",
+            id_,
+            description=description,
             event_pattern=events.EventPattern(
-                source=["aws.cloudwatch"],
-                detail_type=["CloudWatch Alarm State Change"],
-                detail={
-                    "alarmName": events.Match.prefix(f"streamhub-{stage.name}-"),
-                    "state": {"value": ["ALARM", "OK"]},
-                    "previousState": {"value": ["ALARM", "OK"]},
-                },
+                source=["aws.cloudwatch"], detail_type=["CloudWatch Alarm State Change"], detail=detail
             ),
             targets=[targets.SnsTopic(self.topic)],
         )

@@ -134,7 +134,7 @@ class AccessLogBucket(Construct):
 
 
 class RegistryBucket(DataBucket):
-    """Model archives by digest, versions, aliases and their log (DESIGN 4.3); nothing in it expires."""
+    """Model archives by digest, versions, aliases and their log; nothing in it expires."""
 
     def __init__(
         self, scope: Construct, id_: str, *, stage: StageSpec, key: kms.IKey | None, access_logs: s3.IBucket

@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class ModelRegistry(Protocol):
-    """Immutable versions and movable aliases (DESIGN 4.3)."""
+    """Immutable versions and movable aliases (docs/packaging-and-registry.md)."""
 
     def push(self, archive: Path, manifest: PackageManifest, *, actor: str) -> RegisteredModel:
         """Store bytes and manifest; the same digest again is a no-op, other bytes raise VersionConflictError."""
@@ -204,7 +204,7 @@ class RecordSink(Protocol):
 
 
 class MetricSink(Protocol):
-    """CloudWatch custom metrics in namespace StreamHub/Inference (DESIGN 4.7)."""
+    """CloudWatch custom metrics in namespace StreamHub/Inference (docs/operations.md)."""
 
     def put(self, name: str, value: float, *, unit: str, dimensions: Mapping[str, str], at: datetime) -> None:
         """Publish one value."""

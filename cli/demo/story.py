@@ -58,8 +58,8 @@ class Pace:
     visits_a_window: int
 
 
-FULL = Pace(visits_a_look=1_600, looks=14, others=150, visits_a_window=600)
-FAST = Pace(visits_a_look=1_000, looks=10, others=30, visits_a_window=300)
+FULL = Pace(visits_a_look=2_000, looks=14, others=150, visits_a_window=600)
+FAST = Pace(visits_a_look=1_300, looks=10, others=30, visits_a_window=300)
 
 
 def tell(project: Project, result: DemoResult, *, pace: Pace, state_dir: Path, say: Callable[[str], None]) -> None:

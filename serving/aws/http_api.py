@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import boto3
 import orjson
 import urllib3
-from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
+from serving.aws.session import signer
 from serving.errors import EndpointError
 
 _SERVICE = "execute-api"
@@ -22,11 +21,7 @@ class SignedApi:
     """
 
     def __init__(self, base_url: str, *, timeout_s: float) -> None:
-        session = boto3.Session()
-        credentials = session.get_credentials()
-        if credentials is None:
-            raise EndpointError("HTTP API: got no credentials; allowed AWS credentials in the environment; set them")
-        self._signer = SigV4Auth(credentials, _SERVICE, session.region_name)
+        self._signer = signer(_SERVICE)
         self._base_url = base_url
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout_s)
 

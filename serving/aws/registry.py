@@ -1,4 +1,4 @@
-"""The model registry in S3 (DESIGN 4.3): versions that never change, aliases that move by compare-and-set.
+"""The model registry in S3: versions that never change, aliases that move by compare-and-set.
 
 models/<name>/blobs/sha256/<digest>/model.tar.gz  the bytes, under their own name
 models/<name>/versions/<version>.json             written last: a version is visible only when it is whole

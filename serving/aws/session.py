@@ -7,17 +7,39 @@ from functools import lru_cache
 from typing import Any
 
 import boto3
+from botocore.auth import SigV4Auth
 from botocore.config import Config
 from botocore.exceptions import NoRegionError
 
 from serving.errors import EndpointError
 
 POOL_CONNECTIONS = 64
+_NO_REGION = "AWS region: got none; allowed one of AWS; set AWS_REGION"
 
 
 @lru_cache(maxsize=1)
 def _session() -> boto3.Session:
     return boto3.Session()
+
+
+def _region() -> str | None:
+    # botocore itself reads AWS_DEFAULT_REGION alone
+    return os.environ.get("AWS_REGION") or None
+
+
+def signer(service: str) -> SigV4Auth:
+    """Give what signs requests of a service that boto3 has no client for.
+
+    Raises:
+        EndpointError: the environment names no region, or holds no credentials.
+
+    """
+    region, credentials = _region() or _session().region_name, _session().get_credentials()
+    if not region:
+        raise EndpointError(_NO_REGION)
+    if credentials is None:
+        raise EndpointError("AWS credentials: got none; allowed those of an identity that may call; set them")
+    return SigV4Auth(credentials, service, region)
 
 
 def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: float = 3.0, attempts: int = 4) -> Any:  # noqa: ANN401 - boto3 makes clients at run time; callers name the stub type
@@ -44,9 +66,7 @@ def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: flo
         # path style works with S3 and with an endpoint that has no wildcard name
         s3={"addressing_style": "path"} if service == "s3" else None,
     )
-    # botocore itself reads AWS_DEFAULT_REGION alone
-    region = os.environ.get("AWS_REGION") or None
     try:
-        return _session().client(service, region_name=region, config=config)  # type: ignore[call-overload]
+        return _session().client(service, region_name=_region(), config=config)  # type: ignore[call-overload]
     except NoRegionError as error:
-        raise EndpointError("AWS region: got none; allowed one of AWS; set AWS_REGION") from error
+        raise EndpointError(_NO_REGION) from error

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 REFRESH_AFTER_S = 2.0
-"""With one second for the read itself, a record is at most 3 s old, and 5 s after one failed read (DESIGN 4.6)."""
+"""With one second for the read itself, a record is at most 3 s old, and 5 s after one failed read (docs/api.md)."""
 
 RETRY_AFTER_S = 1.0
 CURRENT = "CURRENT"

@@ -1,4 +1,4 @@
-"""Which slot a unit goes to: a pure function of the release record and the unit (DESIGN 4.6).
+"""Which slot a unit goes to: a pure function of the release record and the unit (docs/api.md).
 
 `blake2b(salt ‖ unit)` puts the unit into one of 10,000 buckets; the challenger has the first share x 10,000 of them,
 so a ramp only adds units to the challenger and moves none back.

@@ -93,12 +93,12 @@ def policy_for(spec: ReleaseSpec, *, name: str = DEFAULT_POLICY) -> ReleasePolic
     if name == DEMO_POLICY:
         return replace(
             policy,
-            min_impressions=150,
+            min_impressions=100,
             min_clicks=30,
             min_buckets=32,
             tau=0.3,
             p99_margin=3.0,
             p99_min_requests=300,
-            p99_tau=0.02,
+            p99_tau=0.01,
         )
     raise ReleaseError(f"policy: got {name!r}; allowed {', '.join(POLICIES)}")

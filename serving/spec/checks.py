@@ -62,7 +62,7 @@ def budget_fits_the_p99(model: ModelSpec) -> Iterator[Finding]:
 
 
 def batching_leaves_time(model: ModelSpec) -> Iterator[Finding]:
-    """A delay above a quarter of the p99 spends the budget on waiting (DESIGN 7)."""
+    """A delay above a quarter of the p99 spends the budget on waiting (docs/serving.md)."""
     runtime = model.runtime
     if not isinstance(runtime, TritonRuntime):
         return
@@ -165,7 +165,7 @@ def thresholds_name_labels(model: ModelSpec) -> Iterator[Finding]:
 
 
 def ramp_only_rises(model: ModelSpec) -> Iterator[Finding]:
-    """A ramp only adds units (DESIGN 4.6); a share of 1 is a promotion, not a test."""
+    """A ramp only adds units (docs/api.md); a share of 1 is a promotion, not a test."""
     ramp = model.release.ramp
     if not ramp or list(ramp) != sorted(set(ramp)) or not all(0 < share < 1 for share in ramp):
         yield "release.ramp", str(list(ramp)), "ascending shares above 0 and below 1", "order it", ""

@@ -81,5 +81,5 @@ class AliasRecord:
 
 
 def blob_key(name: str, sha256: str) -> str:
-    """The S3 key of an archive: named by its content, so bytes under it never change (DESIGN 4.3)."""
+    """The S3 key of an archive: named by its content, so bytes under it never change."""
     return f"models/{name}/blobs/sha256/{sha256}/model.tar.gz"

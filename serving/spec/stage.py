@@ -48,5 +48,5 @@ class StageSpec:
 
 
 def endpoint_name(stage: str, model_slug: str) -> str:
-    """The endpoint of a model in a stage: stable for ever, at most 63 characters (DESIGN 4.4)."""
+    """The endpoint of a model in a stage: stable for ever, at most 63 characters (docs/adr/0002)."""
     return f"streamhub-{stage}-{model_slug}"

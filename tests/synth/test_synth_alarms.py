@@ -1,4 +1,4 @@
-"""Alarms see the right variant in the right unit, and silence is never taken for health (DESIGN 4.7, 6)."""
+"""Alarms see the right variant in the right unit, and silence is never taken for health (docs/operations.md)."""
 
 from __future__ import annotations
 
@@ -89,12 +89,18 @@ def test_every_function_has_alarms_on_errors_and_throttles(stage: Any) -> None:
     assert names == {f"{prefix}-{name}-{what}" for name in functions for what in ("errors", "throttles")}
 
 
-def test_every_alarm_of_the_stage_reaches_its_topic(stage: Any) -> None:
-    rule = stage.one("AWS::Events::Rule", "monitoring").props
-    prefix = rule["EventPattern"]["detail"]["alarmName"][0]["prefix"]
-    assert rule["EventPattern"]["source"] == ["aws.cloudwatch"]
+def test_every_alarm_of_the_stage_reaches_its_topic_when_it_fires_and_when_it_clears(stage: Any) -> None:
+    details = []
+    for rule in stage.all("AWS::Events::Rule", "monitoring"):
+        assert rule.props["EventPattern"]["source"] == ["aws.cloudwatch"]
+        details.append(rule.props["EventPattern"]["detail"])
+        assert rule.props["Targets"][0]["Arn"]["Ref"] == stage.one("AWS::SNS::Topic", "monitoring").id
+    prefix = f"streamhub-{stage.stage.name}-"
     assert all(name.startswith(prefix) for name in alarms(stage))
-    assert rule["Targets"][0]["Arn"] == {"Ref": stage.one("AWS::SNS::Topic", "monitoring").id}
+    ours = {"alarmName": [{"prefix": prefix}]}
+    fired, cleared = sorted(details, key=lambda detail: detail["state"]["value"])
+    assert fired == ours | {"state": {"value": ["ALARM"]}}, "an alarm that was never OK is heard too"
+    assert cleared == ours | {"state": {"value": ["OK"]}, "previousState": {"value": ["ALARM"]}}
 
 
 def test_the_dashboard_draws_sagemakers_latency_in_milliseconds(stage: Any) -> None:

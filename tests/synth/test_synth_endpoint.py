@@ -1,4 +1,4 @@
-"""The endpoint keeps what DESIGN 4.4 promises: two slots whose names, weights and counts survive every deploy."""
+"""The endpoint keeps two slots (docs/adr/0001, 0002) whose names, weights and counts survive every deploy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DESIGN 10 forbids is in no template of any stage."""
+"""What a security review would refuse is in no template of any stage."""
 
 from __future__ import annotations
 
