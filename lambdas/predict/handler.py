@@ -21,12 +21,16 @@ from lambdas.predict.settings import read_settings
 from lambdas.predict.wiring import build
 from serving.errors import TelemetryError
 
+WRITE_S = 1.5
+WRITES = 2
+"""An answer waits for its exposure: a table that does not answer must not cost it the function's 10 s."""
+
 _log = logging.getLogger(__name__)
 
 
 @cache
 def _routes() -> Routes:
-    return build(read_settings(os.environ))
+    return build(read_settings(os.environ), write_s=WRITE_S, writes=WRITES)
 
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, object]:

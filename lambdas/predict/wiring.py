@@ -21,14 +21,23 @@ from serving.features.assembly import Layout
 from serving.prediction.budget import budget_of
 from serving.spec import ModelSpec, SlotVersions, StageModel, StageSpec, endpoint_name
 
+_CACHE_S = 0.5
 _RECORD_READ_S = 1.0
 _RECORD_WRITE_S = 5.0
+_RECORD_WRITES = 4
 
 
-def build(settings: Settings) -> Routes:
-    """Make the routes over AWS (or what stands in for it at `AWS_ENDPOINT_URL`); nothing is called yet."""
+def build(settings: Settings, *, write_s: float = _RECORD_WRITE_S, writes: int = _RECORD_WRITES) -> Routes:
+    """Make the routes over AWS (or what stands in for it at `AWS_ENDPOINT_URL`); nothing is called yet.
+
+    Args:
+        settings: of the environment.
+        write_s: how long one write of exposures or an outcome may take.
+        writes: how often it is tried altogether.
+
+    """
     targets = targets_of(settings)
-    records = session.client("dynamodb", read_timeout_s=_RECORD_WRITE_S)
+    records = session.client("dynamodb", read_timeout_s=write_s, connect_timeout_s=write_s, attempts=writes)
     service = Predictions(
         targets=targets,
         invoker=SageMakerInvoker(usual_ms=tuple({target.budget.invoke_ms for target in targets.values()})),
@@ -78,8 +87,9 @@ def _target(stage: StageSpec, spec: ModelSpec, entry: StageModel) -> Target:
 
 def _features(settings: Settings) -> ValkeyFeatures:
     if settings.features_url.startswith("valkey://"):
-        return ValkeyFeatures(connect(settings.features_url))
+        return ValkeyFeatures(connect(settings.features_url, timeout_s=_CACHE_S))
     serverless = settings.stage.cache == "serverless"
     name = f"streamhub-{settings.stage.name}-features"
     login = CacheLogin(cache=name, user=name, serverless=serverless)
-    return ValkeyFeatures(connect(settings.features_url, login=login), one_command=not serverless)
+    cache = connect(settings.features_url, login=login, timeout_s=_CACHE_S)
+    return ValkeyFeatures(cache, one_command=not serverless)

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +20,9 @@ from serving.features.rows import WRITTEN_AT_OFFSET
 
 POOL_CONNECTIONS = 128
 SOCKET_TIMEOUT_S = 2.0
+PAUSE_S = 1.0
+"""After a connection that could not be made, reads fail at once for so long: each would wait as long for its own."""
+
 WRITE_BATCH = 500
 DEFAULT_PORT = 6379
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -82,8 +87,8 @@ def checked_url(url: str) -> str:
     return url
 
 
-def connect(url: str, *, login: CredentialProvider | None = None) -> valkey.Valkey:
-    """Give a client with a pool; it connects with its first command."""
+def connect(url: str, *, login: CredentialProvider | None = None, timeout_s: float = SOCKET_TIMEOUT_S) -> valkey.Valkey:
+    """Give a client with a pool; it connects with its first command, and waits `timeout_s` for that and for answers."""
     parts = urlsplit(checked_url(url))
     tls: dict[str, Any] = {"connection_class": valkey.Connection}
     if parts.scheme == "valkeys":
@@ -92,8 +97,8 @@ def connect(url: str, *, login: CredentialProvider | None = None) -> valkey.Valk
         host=parts.hostname,
         port=parts.port if parts.port is not None else DEFAULT_PORT,
         max_connections=POOL_CONNECTIONS,
-        socket_timeout=SOCKET_TIMEOUT_S,
-        socket_connect_timeout=SOCKET_TIMEOUT_S,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
         credential_provider=login,
         **tls,
     )
@@ -107,9 +112,13 @@ class ValkeyFeatures:
     an MGET over slots (CROSSSLOT).
     """
 
-    def __init__(self, client: valkey.Valkey, *, one_command: bool = True) -> None:
+    def __init__(
+        self, client: valkey.Valkey, *, one_command: bool = True, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
         self._one_command = one_command
+        self._monotonic = monotonic
+        self._paused_until_s = -math.inf
 
     def read(self, keys: Sequence[str], *, timeout_ms: float) -> Sequence[bytes | None]:
         """Read all keys in one round trip, None where missing.
@@ -124,11 +133,7 @@ class ValkeyFeatures:
             raise FeatureStoreError(
                 f"feature cache: got {timeout_ms:.1f} ms left; allowed more than 0; too late to read"
             )
-        pool = self._client.connection_pool
-        try:
-            connection = pool.get_connection("MGET")
-        except valkey.ValkeyError as error:
-            raise _unreachable(error) from error
+        connection = self._connection()
         try:
             return self._read(connection, keys, timeout_ms / 1000)
         except valkey.ResponseError as error:
@@ -138,7 +143,18 @@ class ValkeyFeatures:
             connection.disconnect()
             raise _unreachable(error) from error
         finally:
-            pool.release(connection)
+            self._client.connection_pool.release(connection)
+
+    def _connection(self) -> Any:  # noqa: ANN401 - valkey ships no types
+        if self._monotonic() < self._paused_until_s:
+            raise FeatureStoreError(
+                f"feature cache: got no connection a moment ago; allowed one try in {PAUSE_S:g} s; see the first error"
+            )
+        try:
+            return self._client.connection_pool.get_connection("MGET")
+        except valkey.ValkeyError as error:
+            self._paused_until_s = self._monotonic() + PAUSE_S
+            raise _unreachable(error) from error
 
     def _read(self, connection: Any, keys: Sequence[str], timeout_s: float) -> list[bytes | None]:  # noqa: ANN401 - valkey ships no types
         if self._one_command:

@@ -11,7 +11,7 @@ import pytest
 import valkey
 
 from serving.aws.cache_login import CacheLogin
-from serving.aws.features import checked_url, connect, features_url
+from serving.aws.features import ValkeyFeatures, checked_url, connect, features_url
 from serving.errors import FeatureStoreError
 
 
@@ -65,6 +65,28 @@ class Seconds:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Unreachable(valkey.ConnectionPool):
+    """A pool to a server that takes no connection."""
+
+    tries = 0
+
+    def get_connection(self, command_name: str, *keys: str, **options: object) -> valkey.Connection:
+        del command_name, keys, options
+        self.tries += 1
+        raise valkey.TimeoutError("Timeout connecting to server")
+
+
+def test_a_cache_that_takes_no_connection_costs_one_request_a_second_its_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, client = Seconds(), connect("valkey://127.0.0.1:1")
+    pool = Unreachable()
+    monkeypatch.setattr(client, "connection_pool", pool)
+    store = ValkeyFeatures(client, monotonic=seconds)
+    for seconds.now in (0.0, 0.01, 0.9, 1.0, 1.5):
+        with pytest.raises(FeatureStoreError):
+            store.read(["a"], timeout_ms=10)
+    assert pool.tries == 2
 
 
 def login(seconds: Seconds, *, serverless: bool = True) -> CacheLogin:

@@ -12,7 +12,7 @@ import jsonschema
 import orjson
 import pytest
 
-from lambdas.predict import wiring
+from lambdas.predict import handler, wiring
 from lambdas.predict.handler import answer
 from lambdas.predict.openapi import openapi_document
 from lambdas.predict.problems import KINDS, reply_of
@@ -173,6 +173,26 @@ def test_wiring_calls_nothing_and_knows_the_stages_models(environ: dict[str, str
     assert targets["/v1/rank"].budget.deadline_ms == 2000
     reply = routes.handle(Ask(method="GET", path="/healthz", body=b"", arrived_s=0.0))
     assert orjson.loads(reply.body)["models"] == ["content_moderator", "recommendation_ranker", "thumbnail_scorer"]
+
+
+def test_a_table_that_does_not_answer_costs_no_answer_of_the_function(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def noted(
+        service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: float = 3.0, attempts: int = 4
+    ) -> object:
+        if service == "dynamodb":
+            waits.append(max(read_timeout_s, connect_timeout_s) * attempts)
+        return object()
+
+    monkeypatch.setattr("serving.aws.session.client", noted)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    handler._routes.__wrapped__()
+    assert len(waits) == 2
+    assert sum(waits) < 10 / 2  # of the function's time-out in stacks/api.py; the answer needs the rest
 
 
 def test_a_generator_outside_the_stage_has_the_newest_version_of_its_spec(environ: dict[str, str]) -> None:
