@@ -113,12 +113,6 @@ class Endpoint(Construct):
             "ModelLatency", endpoint=self.name, slot=slot, statistic=statistic, label=f"{slot} {statistic}"
         )
 
-    def metric_overhead_latency(self, slot: Slot, *, statistic: str = "p99") -> cloudwatch.Metric:
-        """Time that SageMaker adds, microseconds."""
-        return variant_metric(
-            "OverheadLatency", endpoint=self.name, slot=slot, statistic=statistic, label=f"{slot} overhead"
-        )
-
     def metric_error_rate(self, slot: Slot) -> cloudwatch.Metric:
         """Share of invocations that ended in 5xx: each request counts 1 or 0, so the average is the rate."""
         return variant_metric("Invocation5XXErrors", endpoint=self.name, slot=slot, statistic="Average", label=slot)
@@ -126,12 +120,6 @@ class Endpoint(Construct):
     def metric_invocations(self, slot: Slot) -> cloudwatch.Metric:
         """Requests a minute."""
         return variant_metric("Invocations", endpoint=self.name, slot=slot, statistic="Sum", label=slot)
-
-    def metric_concurrency(self, slot: Slot) -> cloudwatch.Metric:
-        """Requests in the containers at once, queued ones too."""
-        return variant_metric(
-            "ConcurrentRequestsPerModel", endpoint=self.name, slot=slot, statistic="Maximum", label=slot
-        )
 
     def _grant(self, grantee: iam.IGrantable, *actions: str) -> None:
         # by its name, which never changes: a reference would tie the callers' stacks to this one for ever

@@ -5,7 +5,7 @@ An implementation raises only errors of `serving.errors`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -172,14 +172,6 @@ class FeatureReader(Protocol):
 
     def read(self, keys: Sequence[str], *, timeout_ms: float) -> Sequence[bytes | None]:
         """Read all keys in one round trip, None where missing, or raise FeatureStoreError."""
-        ...
-
-
-class FeatureWriter(Protocol):
-    """Writes packed rows; a row older than the stored one is skipped."""
-
-    def write(self, rows: Iterable[tuple[str, bytes]], *, ttl_s: float) -> int:
-        """Write rows, giving how many were newer than what was there."""
         ...
 
 

@@ -202,7 +202,8 @@ class Story:
             if time.monotonic() > end:
                 raise LocalStackError(f"waited {_PATIENCE_S:g} s until the API follows the release record")
             time.sleep(_PROBE_S)
-            probes += send(self._stack.api_url, self._audience.asks(1), clients=1)
+            answers = send(self._stack.api_url, self._audience.asks(1), clients=1)
+            probes += [answer for answer in answers if answer.status == HTTPStatus.OK]
         self._counted[wanted] += 1
 
     def _visit(self, phase: str, count: int) -> None:

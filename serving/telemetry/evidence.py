@@ -73,8 +73,3 @@ class StageEvidence:
 
     control: Evidence = field(default_factory=Evidence)
     challenger: Evidence = field(default_factory=Evidence)
-
-    @property
-    def empty(self) -> bool:
-        """No request was seen at all."""
-        return self.control.total_impressions + self.challenger.total_impressions == 0
