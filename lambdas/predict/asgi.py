@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from lambdas.predict import problems
 from lambdas.predict.problems import Reply, problem, reply_of
@@ -36,13 +37,27 @@ from serving.prediction import requests
 HOST = "127.0.0.1"
 THREADS = 32
 MAX_WAITING = 256
-"""Requests taken at once, those that run included; one more is shed with 503."""
+"""Requests taken at once, those that run or stream included; one more is shed with 503."""
 
 KEEP_ALIVE_S = 120
 """Longer than a client's pool keeps an idle connection, so that the client closes it and no request meets a close."""
 
 _CLIENT_GONE = 499
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+
+
+class _Stream(StreamingResponse):
+    """Server-sent events; `ended` is called once, however they end."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], *, ended: Callable[[], None]) -> None:
+        super().__init__(pieces, media_type="text/event-stream")
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 class Shell:
@@ -81,13 +96,22 @@ class Shell:
         if self._taken >= MAX_WAITING:
             return _response(problem(problems.OVERLOADED, f"{MAX_WAITING} requests wait already; come back"))
         self._taken += 1
+        response: Response | None = None
         try:
-            if path == SUPPORT and self._support is not None:
-                return await self._answer_support(ask, *self._support)
-            loop = asyncio.get_running_loop()
-            return _response(await loop.run_in_executor(self._threads, self._routes.handle, ask))
+            response = await self._answer(ask)
+            return response
         finally:
-            self._taken -= 1
+            if not isinstance(response, _Stream):
+                self._end()
+
+    async def _answer(self, ask: Ask) -> Response:
+        if ask.path == SUPPORT and self._support is not None:
+            return await self._answer_support(ask, *self._support)
+        loop = asyncio.get_running_loop()
+        return _response(await loop.run_in_executor(self._threads, self._routes.handle, ask))
+
+    def _end(self) -> None:
+        self._taken -= 1
 
     async def _answer_support(self, ask: Ask, generator: Generator, target: Target) -> Response:
         service = self._routes.service
@@ -98,7 +122,7 @@ class Shell:
             ends = partial(self._record, opened, started_s=service.monotonic())
             if request.stream:
                 pieces = observed(generator.deltas(request), ends)
-                return StreamingResponse(events(head, pieces), media_type="text/event-stream")
+                return _Stream(events(head, pieces), ended=self._end)
             text = "".join([piece async for piece in observed(generator.whole(request), ends)])
         except StreamHubError as error:
             return _response(reply_of(error))

@@ -151,6 +151,50 @@ def test_a_body_beyond_the_limit_is_refused_also_when_its_size_is_not_declared(a
     assert {response.json()["type"] for response in responses} == {"urn:streamhub:problem:body-too-large"}
 
 
+def silent() -> Starlette:
+    """A generator that begins an answer and never goes on."""
+
+    async def complete(_: Request) -> Response:
+        async def lines() -> AsyncIterator[bytes]:
+            yield b"data: " + orjson.dumps({"choices": [{"delta": {"content": "The "}}]}) + b"\n\n"
+            await asyncio.Event().wait()
+
+        return StreamingResponse(lines(), media_type="text/event-stream")
+
+    return Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
+
+
+def test_a_stream_counts_among_the_requests_taken_until_it_ends(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi, "MAX_WAITING", 1)
+
+    async def ask() -> tuple[int, int]:
+        async with served(silent()) as generator_url:
+            shell = Shell(api.routes, support=support_at(generator_url))
+            async with served(shell.app()) as url, client(url) as http:
+                body = {**SUPPORT, "stream": True}
+                async with http.stream("POST", "/v1/support/answer", json=body) as stream:
+                    assert stream.status_code == 200
+                    during = (await http.post("/v1/rank", json=RANK)).status_code
+                # the server learns a moment later that the client went
+                while (after := (await http.post("/v1/rank", json=RANK)).status_code) == 503:
+                    pass
+                return during, after
+
+    assert asyncio.run(ask()) == (503, 200)
+
+
+def support_at(generator_url: str) -> tuple[Generator, Target]:
+    spec = spec_of("support_rag")
+    target = Target(
+        spec=spec,
+        endpoint="unused",
+        versions={"a": "1.0.0", "b": "1.0.0"},
+        budget=budget_of(spec.budget),
+        layout=Layout.of(spec),
+    )
+    return Generator.connect(spec, generator_url), target
+
+
 def stand_in(status: int = 200) -> Starlette:
     """An OpenAI-style server that says the last word of the question."""
 
@@ -175,15 +219,7 @@ def stand_in(status: int = 200) -> Starlette:
 def ask_support(api: Api, body: object, *, status: int = 200) -> httpx.Response:
     async def ask() -> httpx.Response:
         async with served(stand_in(status)) as generator_url:
-            spec = spec_of("support_rag")
-            target = Target(
-                spec=spec,
-                endpoint="unused",
-                versions={"a": "1.0.0", "b": "1.0.0"},
-                budget=budget_of(spec.budget),
-                layout=Layout.of(spec),
-            )
-            shell = Shell(api.routes, support=(Generator.connect(spec, generator_url), target))
+            shell = Shell(api.routes, support=support_at(generator_url))
             async with served(shell.app()) as url, client(url) as http:
                 return await http.post("/v1/support/answer", json=body)
 
