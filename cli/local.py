@@ -22,8 +22,10 @@ _TERMINATED = 143
 @app.command()
 def up(
     *,
-    port: Annotated[int, typer.Option(help="Loopback port of AWS; 0 takes a free one.")] = 0,
-    api_port: Annotated[int, typer.Option(help="Loopback port of the prediction API; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Loopback port of AWS; 0 takes a free one.")] = 0,
+    api_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Loopback port of the prediction API; 0 takes a free one.")
+    ] = 0,
     state: State = _STATE,
     root: Root = Path(),
     as_json: JsonFlag = False,

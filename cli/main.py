@@ -53,3 +53,13 @@ def main() -> None:
     except StreamHubError as error:
         sys.stderr.write(f"streamhub: {error}\n")
         sys.exit(1)
+    except OSError as error:
+        # a full disk, a folder that may not be written: where it happens nothing better can be said of it
+        sys.stderr.write(f"streamhub: {_told(error)}\n")
+        sys.exit(1)
+
+
+def _told(error: OSError) -> str:
+    where = error.filename2 or error.filename or "a file or a connection"
+    got = error.strerror or str(error) or type(error).__name__
+    return f"{where}: got {got}; allowed what this user may read and write; check path, space and permissions"

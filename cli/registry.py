@@ -55,7 +55,10 @@ def list_versions(
     as_json: JsonFlag = False,
 ) -> None:
     """List versions by name and semantic version."""
-    found = _registry(bucket).versions(name)
+    registry = _registry(bucket)
+    found = registry.versions(name)
+    if name is not None and not found:
+        raise _unknown(name, registry)
     emit({"versions": [_plain(model) for model in found]}, as_json=as_json, lines=[_line(model) for model in found])
 
 
@@ -114,8 +117,18 @@ def rollback(
 @app.command()
 def history(name: Name, *, bucket: Bucket, as_json: JsonFlag = False) -> None:
     """Show every move of a model's aliases, oldest first."""
-    moves = _registry(bucket).history(name)
+    registry = _registry(bucket)
+    moves = registry.history(name)
+    if not moves and not registry.versions(name):
+        raise _unknown(name, registry)
     emit({"moves": [_plain(record) for record in moves]}, as_json=as_json, lines=_moves(moves))
+
+
+def _unknown(name: str, registry: S3ModelRegistry) -> ModelNotFoundError:
+    have = ", ".join(sorted({each.name for each in registry.versions()})) or "none"
+    return ModelNotFoundError(
+        f"model: got {name!r}, of which the registry has no version; it has {have}; push it first"
+    )
 
 
 def _require(*, actor: str, reason: str) -> None:

@@ -15,7 +15,7 @@ from serving.runtime.settings import ServerSettings
 def command(
     archive: Annotated[Path, typer.Argument(help="A model.tar.gz that `streamhub package` wrote.")],
     *,
-    port: Annotated[int, typer.Option(help="Where to listen; 0 chooses a free port.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 chooses a free port.")] = 8080,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     as_json: JsonFlag = False,
 ) -> None:

@@ -35,7 +35,7 @@ STAGE = "dev"
 _START_S = 90.0
 _POLL_S = 0.05
 # what a stack leaves in its folder; a new one starts without it
-_LEFTOVERS = ("services", "logs", "cdk.out", "lambdas", "dist")
+_LEFTOVERS = ("services", "logs", "cdk.out", "lambdas", "dist", "tmp")
 
 
 class LocalStack:
@@ -220,7 +220,8 @@ class LocalStack:
         states.forget(self._state_dir)
         for name in _LEFTOVERS:
             shutil.rmtree(self._state_dir / name, ignore_errors=True)
-        (self._state_dir / "logs").mkdir()
+        for name in ("logs", "tmp"):
+            (self._state_dir / name).mkdir()
 
     def _spawn(self, lock: int) -> None:
         port, api_port = self._ports
@@ -230,7 +231,10 @@ class LocalStack:
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package
                 [sys.executable, "-m", "local.supervisor", *arguments],
                 cwd=self._root,
-                env=clean_environment(bytecode_environment(self._root / BYTECODE)),
+                env=clean_environment(
+                    # a killed process cannot tidy up: what it unpacked goes with the next start
+                    {**bytecode_environment(self._root / BYTECODE), "TMPDIR": str(self._state_dir / "tmp")}
+                ),
                 stdin=subprocess.DEVNULL if self._detached else subprocess.PIPE,
                 stdout=log,
                 stderr=log,

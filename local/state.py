@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 
 from serving.errors import LocalStackError
+from serving.spec.codec import from_json
 
 FORMAT = 1
 FILE = "state.json"
@@ -63,13 +64,11 @@ def read(state_dir: Path) -> StackState | None:
         document = orjson.loads(path.read_bytes())
         if document["format"] != FORMAT:
             raise LocalStackError(f"{path}: got format {document['format']}; allowed: {FORMAT}; delete the file")
-        services = {name: ServiceState(**service) for name, service in document["services"].items()}
-        return StackState(
-            pid=document["pid"], started=document["started"], services=services, failed=document["failed"]
-        )
+        told = {key: value for key, value in document.items() if key != "format"}
+        return from_json(orjson.dumps(told), StackState)
     except FileNotFoundError:
         return None
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise LocalStackError(
             f"{path}: got no state file ({error}); allowed: what a supervisor wrote; delete it"
         ) from error

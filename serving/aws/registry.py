@@ -66,6 +66,7 @@ class S3ModelRegistry:
 
         """
         _check(manifest.name, manifest.version)
+        _check_archive(archive, manifest)  # first: a damaged copy of what is stored already is no success
         if (known := self._version(manifest.name, manifest.version)) is not None:
             return _same(known, manifest)
         self._upload(archive, manifest)
@@ -85,7 +86,6 @@ class S3ModelRegistry:
         return _same(winner, manifest)
 
     def _upload(self, archive: Path, manifest: PackageManifest) -> None:
-        _check_archive(archive, manifest)
         key = blob_key(manifest.name, manifest.archive_sha256)
         if self._objects.upload_new(key, archive, sha256=manifest.archive_sha256):
             return

@@ -55,7 +55,7 @@ def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: flo
         attempts: tries altogether, with botocore's jittered back-off; 1 where a budget leaves no time for a second.
 
     Raises:
-        EndpointError: the environment names no region.
+        EndpointError: the environment names no region, or an endpoint that is no URL.
 
     """
     config = Config(
@@ -70,3 +70,9 @@ def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: flo
         return _session().client(service, region_name=_region(), config=config)  # type: ignore[call-overload]
     except NoRegionError as error:
         raise EndpointError(_NO_REGION) from error
+    except ValueError as error:
+        # botocore has no class of its own for it; the text names the URL
+        raise EndpointError(
+            f"AWS endpoint of {service}: got {error}; allowed https://host or http://127.0.0.1:port; "
+            f"correct or unset AWS_ENDPOINT_URL and the variables named after it"
+        ) from error

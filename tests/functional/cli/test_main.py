@@ -67,6 +67,35 @@ def test_wrong_usage_exits_2(root: Path, arguments: tuple[str, ...]) -> None:
     assert streamhub(*arguments, cwd=root).returncode == 2
 
 
+@pytest.mark.parametrize("port", ["-1", "65536"])
+@pytest.mark.parametrize("command", [("serve", "any.model.tar.gz"), ("local", "up")])
+def test_a_port_that_cannot_be_is_wrong_usage(root: Path, command: tuple[str, ...], port: str) -> None:
+    assert streamhub(*command, "--port", port, cwd=root).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("package", "thumbnail_scorer", "--out", "{file}"), ("local", "status", "--state", "{file}")],
+    ids=["package", "local"],
+)
+def test_a_path_that_cannot_be_written_is_one_line(root: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "file").write_text("kept")
+    done = streamhub(*(each.format(file=tmp_path / "file") for each in arguments), cwd=root)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert str(tmp_path / "file") in done.stderr
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_an_endpoint_that_is_no_url_is_one_line(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    done = streamhub("registry", "list", "--bucket", "any-bucket", cwd=root)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "nonsense" in done.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(root: Path, command: str) -> None:
     done = streamhub(command, "--help", cwd=root)

@@ -10,7 +10,9 @@ import boto3
 import orjson
 import pytest
 from moto import mock_aws
+from typer.testing import CliRunner
 
+from cli.registry import app
 from serving.aws.registry import S3ModelRegistry
 from serving.errors import AliasConflictError, ModelNotFoundError, RegistryError, VersionConflictError
 from serving.spec.manifest import PackageManifest
@@ -109,6 +111,14 @@ def test_the_same_bytes_again_change_nothing(s3: Any, registry: S3ModelRegistry,
     before = keys(s3)
     assert registry.push(archive, manifest, actor="bob") == first
     assert keys(s3) == before
+
+
+def test_a_damaged_archive_of_a_stored_version_is_no_success(registry: S3ModelRegistry, tmp_path: Path) -> None:
+    archive, manifest = packed(tmp_path, "1.0.0", b"one")
+    registry.push(archive, manifest, actor="ann")
+    archive.write_bytes(b"on")
+    with pytest.raises(RegistryError, match="of its manifest"):
+        registry.push(archive, manifest, actor="ann")
 
 
 def test_other_bytes_under_a_version_are_refused_and_leave_it_as_it_was(
@@ -306,3 +316,13 @@ def test_a_bucket_that_is_not_there_is_one_line(s3: Any) -> None:
     with pytest.raises(RegistryError, match="NoSuchBucket") as caught:
         registry.versions()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["list", "history"])
+def test_the_commands_refuse_a_model_that_the_registry_does_not_hold(
+    stocked: S3ModelRegistry, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("cli.registry._registry", lambda _bucket: stocked)
+    done = CliRunner().invoke(app, [command, "rankr", "--bucket", BUCKET])
+    assert isinstance(done.exception, ModelNotFoundError)
+    assert "it has toy" in str(done.exception)
