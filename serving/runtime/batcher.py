@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -30,7 +31,7 @@ INLINE_S = 0.001
 _RATE_SMOOTHING = 0.2
 
 
-class Job:
+class Job(ABC):
     """One request among others; `finish` is called once, on the loop, unless it was cancelled."""
 
     __slots__ = ("arrays", "arrived_s", "cancelled", "deadline_s", "rows", "signature")
@@ -45,9 +46,9 @@ class Job:
         self.deadline_s = deadline_s
         self.cancelled = False
 
+    @abstractmethod
     def finish(self, answer: Answer) -> None:
         """Take the outputs, or why there are none."""
-        raise NotImplementedError
 
 
 class _Batch:
