@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from lambdas.release.slots import Slots, View
+from lambdas.release.slots import Slots, View, refuse_leftovers
 from serving.errors import (
     EndpointError,
     ModelNotFoundError,
@@ -106,7 +106,7 @@ class Controller:
         production: Slot = before.production if before is not None else "a"
         view = self._startable(slots, model, version, production)
         if before is not None:
-            _refuse_leftovers(view, before)
+            refuse_leftovers(view, before)
         release_id = f"{version}-{now:%Y%m%dT%H%M%SZ}"
         record = transitions.start(
             model=model,
@@ -169,6 +169,13 @@ class Controller:
             ReleaseError: after a promotion, when a deploy has put another version into that slot.
 
         """
+        try:
+            return self._roll_back(model, actor=actor, reason=reason)
+        except StaleWriteError:
+            # a tick came between; who is on call need not ask twice
+            return self._roll_back(model, actor=actor, reason=reason)
+
+    def _roll_back(self, model: str, *, actor: str, reason: str) -> Step:
         slots, record = self._slots(model), self._store.get(model)
         if record is not None and record.state is ReleaseState.PROMOTED:
             replaced = slots.replaced(record)
@@ -334,13 +341,3 @@ class Controller:
                 f"model: got {model!r}; allowed {', '.join(sorted(self._models))}; name one of these"
             )
         return self._models[model]
-
-
-def _refuse_leftovers(view: View, before: ReleaseRecord) -> None:
-    # else the new release would keep them as those to restore
-    desired = transitions.desired_weights(before)
-    if not transitions.same_weights(view.weights, desired):
-        raise EndpointError(
-            f"model {before.model}: got weights {view.weights}, which are not those that release {before.release_id} "
-            f"ended with; allowed {desired}; the next tick sets them"
-        )

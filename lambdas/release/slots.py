@@ -126,3 +126,18 @@ def shares(weights: dict[Slot, float]) -> dict[Slot, float]:
     """Give relative weights as shares of 1."""
     total = sum(weights.values())
     return {slot: weight / total if total > 0 else 0.0 for slot, weight in weights.items()}
+
+
+def refuse_leftovers(view: View, before: ReleaseRecord) -> None:
+    """Refuse an endpoint that does not follow its ended release yet: a new one would keep its weights to restore them.
+
+    Raises:
+        EndpointError: the weights are not those that the release ended with.
+
+    """
+    desired = desired_weights(before)
+    if not same_weights(view.weights, desired):
+        raise EndpointError(
+            f"model {before.model}: got weights {view.weights}, which are not those that release {before.release_id} "
+            f"ended with; allowed {desired}; the next tick sets them"
+        )

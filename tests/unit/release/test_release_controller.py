@@ -532,3 +532,18 @@ def test_no_effect_is_on_record_only_when_the_slots_may_be_scaled_in(
     after = controller.tick(MODEL)
     assert after is not None
     assert after.record.state is ReleaseState.INCONCLUSIVE
+
+
+def test_a_rollback_wins_over_a_tick_that_came_between(world: World, good: Callable[[float], StageEvidence]) -> None:
+    controller, other = world.canary(), world.controller()
+    world.now += timedelta(days=2)
+    world.evidence.seen = good(0.1)
+
+    def tick_first() -> None:
+        world.store.before_put = lambda: None
+        other.tick(MODEL)
+
+    world.store.before_put = tick_first
+    step = controller.rollback(MODEL, actor="grace", reason="pager")
+    assert (step.record.state, step.record.version, step.record.actor) == (ReleaseState.ROLLING_BACK, 4, "grace")
+    assert world.endpoint.weights == {"a": 1.0, "b": 0.0}
