@@ -87,12 +87,6 @@ class Assembled:
         """At least one row is a default."""
         return not all(part.usable.all() for part in self.parts.values())
 
-    @property
-    def missing_share(self) -> float:
-        """The share of all rows that are defaults, 0..1."""
-        usable = np.concatenate([part.usable for part in self.parts.values()])
-        return 1.0 - float(usable.mean())
-
     def popularity(self) -> npt.NDArray[np.float32]:
         """Give the candidates' field `popularity`; zeros where no view has it."""
         for view in self.layout.views:

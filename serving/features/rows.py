@@ -42,11 +42,6 @@ class Rows:
     values: npt.NDArray[np.float32]
     usable: npt.NDArray[np.bool_]
 
-    @property
-    def missing_share(self) -> float:
-        """The share of rows that are defaults, 0..1."""
-        return 1.0 - float(self.usable.mean()) if self.usable.size else 0.0
-
 
 def encode(view: View, row: Row) -> bytes:
     """Give the bytes of a row.

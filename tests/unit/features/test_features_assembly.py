@@ -64,19 +64,19 @@ def test_keys_are_the_users_and_then_the_candidates_in_order() -> None:
     assert LAYOUT.keys(None, ["v1"]) == ["features/video_stats/v1"]
 
 
-def test_missing_rows_are_counted() -> None:
+def test_missing_and_stale_rows_are_defaults_and_said_to_be() -> None:
     user = encode(LAYOUT.views[0], Row(np.ones(16, dtype=np.float32), NOW))
     stale = encode(LAYOUT.views[1], Row(np.ones(16, dtype=np.float32), NOW - timedelta(hours=2)))
     assembled = LAYOUT.assemble(
         [user, None, stale, None], unit="u", candidates=["a", "b", "c"], context=CONTEXT, now=NOW
     )
     assert assembled.degraded
-    assert assembled.missing_share == 0.75
+    assert [part.usable.tolist() for part in assembled.parts.values()] == [[True], [False, False, False]]
 
 
 def test_without_any_answer_of_the_cache_all_rows_are_defaults() -> None:
     assembled = LAYOUT.assemble([], unit="u", candidates=["a", "b"], context=CONTEXT, now=NOW)
-    assert assembled.missing_share == 1.0
+    assert assembled.degraded
     assert assembled.values[:, :32].any() == False  # noqa: E712 - numpy's own bool: the spec's defaults are zeros
     assert assembled.popularity().tolist() == [0, 0]
 
