@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from serving.errors import Problem
 from serving.spec.manifest import LockedVersion
 from serving.spec.model import HostingMode, ModelSpec, TensorSpec, TritonRuntime, VllmRuntime
-from serving.spec.stage import SLOTS, StageSpec, endpoint_name
+from serving.spec.stage import SLOTS, StageModel, StageSpec, endpoint_name
 
 Finding = tuple[str, str, str, str, str]
 Rule = Callable[[ModelSpec], Iterable[Finding]]
@@ -21,6 +21,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 _SAGEMAKER_NAME_CHARS = 63
 _MAX_CAPTURE_PERCENT = 100
+_DAY_S = 86_400
 _ENDPOINT_API = "AWS API_CreateEndpointConfig"
 
 
@@ -80,12 +81,15 @@ def batching_leaves_time(model: ModelSpec) -> Iterator[Finding]:
 
 def device_fits_the_instance(model: ModelSpec) -> Iterator[Finding]:
     """A GPU model needs a GPU instance; there is no 2xA100 instance type, only p4d/p4de with eight."""
-    gpu = model.hosting.instance_type.startswith(("ml.g", "ml.p"))
+    yield from _instance(model, "hosting.instance_type", model.hosting.instance_type)
+
+
+def _instance(model: ModelSpec, key: str, got: str) -> Iterator[Finding]:
     wants = isinstance(model.runtime, VllmRuntime) or model.runtime.device == "gpu"
-    if wants and not gpu:
-        yield "hosting.instance_type", model.hosting.instance_type, "an ml.g* or ml.p* type", "choose a GPU type", ""
-    if not model.hosting.instance_type.startswith("ml."):
-        yield "hosting.instance_type", model.hosting.instance_type, "an ml.* type", "prefix it", _ENDPOINT_API
+    if wants and not got.startswith(("ml.g", "ml.p")):
+        yield key, got, "an ml.g* or ml.p* type", "choose a GPU type", ""
+    if not got.startswith("ml."):
+        yield key, got, "an ml.* type", "prefix it", _ENDPOINT_API
 
 
 def counts_are_legal(model: ModelSpec) -> Iterator[Finding]:
@@ -182,6 +186,14 @@ def capture_is_a_percentage(model: ModelSpec) -> Iterator[Finding]:
         yield "drift.alarm_windows", str(drift.alarm_windows), f"1 to of_windows = {drift.of_windows}", "correct it", ""
 
 
+def windows_can_be_scheduled(model: ModelSpec) -> Iterator[Finding]:
+    """A drift window is the period of its alarm and the rate of its schedule: whole minutes, at most a day."""
+    window_s = model.drift.window_s
+    if not 0 < window_s <= _DAY_S or window_s % 60 or _DAY_S % window_s:
+        allowed = f"whole minutes that divide a day ({_DAY_S} s)"
+        yield "drift.window_s", str(window_s), allowed, "choose 3600, or another", "AWS API_PutMetricAlarm, Period"
+
+
 MODEL_RULES: tuple[Rule, ...] = (
     name_is_usable,
     versions_are_semantic,
@@ -195,6 +207,7 @@ MODEL_RULES: tuple[Rule, ...] = (
     thresholds_name_labels,
     ramp_only_rises,
     capture_is_a_percentage,
+    windows_can_be_scheduled,
 )
 
 
@@ -239,13 +252,24 @@ def stage_problems(
             add(key, f"mode {model.hosting.mode}", "mode realtime", "leave it out of stages until its construct exists")
         for slot in SLOTS:
             _check_slot(add, f"{key}.versions.{slot}", getattr(entry.versions, slot), model, locks.get(name))
-        lowest = entry.min_count if entry.min_count is not None else model.hosting.min_count
-        highest = entry.max_count if entry.max_count is not None else model.hosting.max_count
-        if not 1 <= lowest <= highest:
-            add(f"{key}.min_count", f"{lowest} (max_count {highest})", "1 to max_count", "correct one of them")
-        if entry.capture_percent is not None and not 0 <= entry.capture_percent <= _MAX_CAPTURE_PERCENT:
-            add(f"{key}.capture_percent", str(entry.capture_percent), "0 to 100", "give a percentage; 0 turns it off")
+        for finding in _override_findings(entry, model, key=key):
+            add(*finding)
     return problems
+
+
+def _override_findings(entry: StageModel, model: ModelSpec, *, key: str) -> Iterator[Finding]:
+    lowest = entry.min_count if entry.min_count is not None else model.hosting.min_count
+    highest = entry.max_count if entry.max_count is not None else model.hosting.max_count
+    if not 1 <= lowest <= highest:
+        yield f"{key}.min_count", f"{lowest} (max_count {highest})", "1 to max_count", "correct one of them", ""
+    if entry.instance_type is not None:
+        yield from _instance(model, f"{key}.instance_type", entry.instance_type)
+    if entry.deadline_ms is not None and entry.deadline_ms < model.slo.p99_ms:
+        got = f"{entry.deadline_ms:g}"
+        yield f"{key}.deadline_ms", got, f"at least {model.slo.p99_ms:g}", "raise the deadline", ""
+    if entry.capture_percent is not None and not 0 <= entry.capture_percent <= _MAX_CAPTURE_PERCENT:
+        got = str(entry.capture_percent)
+        yield f"{key}.capture_percent", got, "0 to 100", "give a percentage; 0 turns it off", ""
 
 
 def _check_slot(

@@ -143,6 +143,7 @@ BROKEN = {
     "thresholds_name_labels": ('unit = "user_id"', 'unit = "user_id"\nblock_above = { nsfw = 0.5 }'),
     "ramp_only_rises": ("ramp = [0.1, 0.5]", "ramp = [0.5, 0.1]"),
     "capture_is_a_percentage": ("capture_percent = 1", "capture_percent = 101"),
+    "windows_can_be_scheduled": ("capture_percent = 1", "capture_percent = 1\nwindow_s = 90"),
 }
 
 

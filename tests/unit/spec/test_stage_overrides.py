@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from serving.spec.manifest import LockedVersion
 NAME = "recommendation_ranker"
 
 
-def problems(root: Path, **overrides: int) -> list[str]:
+def problems(root: Path, *, device: str = "cpu", **overrides: Any) -> list[str]:
     file = f"models/{NAME}/model.toml"
-    model = parse((root / file).read_text(), ModelSpec, file=file)
+    model = parse((root / file).read_text().replace('device = "cpu"', f'device = "{device}"'), ModelSpec, file=file)
     stage = parse((root / "stages/dev.toml").read_text(), StageSpec, file="stages/dev.toml")
     entry = StageModel(versions=SlotVersions(a="2.0.0", b="3.0.0"), **overrides)
     locks = {NAME: {version: LockedVersion(sha256="0" * 64, size_bytes=1) for version in model.versions}}
@@ -39,3 +40,16 @@ def test_a_share_beyond_a_percentage_is_refused(root: Path, percent: int) -> Non
 def test_a_minimum_above_the_maximum_is_refused(root: Path) -> None:
     (found,) = problems(root, min_count=3, max_count=2)
     assert "got 3 (max_count 2); allowed 1 to max_count" in found
+
+
+def test_an_instance_type_without_the_models_device_is_refused(root: Path) -> None:
+    (found,) = problems(root, device="gpu", instance_type="ml.c6i.large")
+    assert found.startswith(f"stages/dev.toml: models.{NAME}.instance_type: got ml.c6i.large; allowed an ml.g*")
+    assert problems(root, device="gpu", instance_type="ml.g5.xlarge") == []
+    (found,) = problems(root, instance_type="c6i.large")
+    assert "allowed an ml.* type" in found
+
+
+def test_a_deadline_below_the_p99_is_refused(root: Path) -> None:
+    (found,) = problems(root, deadline_ms=1)
+    assert f"models.{NAME}.deadline_ms: got 1; allowed at least 12" in found
