@@ -95,6 +95,9 @@ class SageMakerInvoker:
 
     def _client(self, timeout_ms: float) -> SageMakerRuntimeClient:
         rung_ms = self._rung_ms(timeout_ms)
+        known = self._clients.get(rung_ms)
+        if known is not None:
+            return known  # making one takes longer than many a request has
         with self._lock:
             if rung_ms not in self._clients:
                 self._clients[rung_ms] = self._make(rung_ms / 1000)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import boto3
@@ -169,3 +171,25 @@ def test_with_no_time_left_the_endpoint_is_not_called() -> None:
     clients = Clients()  # its stub refuses any call
     with pytest.raises(DeadlineExceededError):
         clients.invoker().invoke(call(timeout_ms=0.5))
+
+
+def test_an_untroubled_request_does_not_wait_while_a_client_for_a_hurried_one_is_made() -> None:
+    clients = Clients()
+    begun, go_on = Event(), Event()
+
+    def make(timeout_s: float) -> Any:
+        if timeout_s < 0.1:
+            begun.set()
+            assert go_on.wait(timeout=30)
+        return clients.make(timeout_s)
+
+    invoker = SageMakerInvoker(usual_ms=(100.0,), make=make)
+    with ThreadPoolExecutor(2) as threads:
+        hurried = threads.submit(invoker._client, 50.0)
+        assert begun.wait(timeout=30)
+        usual = threads.submit(invoker._client, 100.0)
+        try:
+            assert usual.result(timeout=10) is clients.client
+        finally:
+            go_on.set()
+        assert hurried.result(timeout=30) is clients.client
