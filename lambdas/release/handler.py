@@ -45,6 +45,10 @@ def tick_all(models: tuple[str, ...], controller: Controller) -> tuple[list[dict
         except StreamHubError as error:
             failed.append(f"{model}: {error}")
             continue
+        except Exception as error:  # noqa: BLE001 - the edge: the other models' guardrails must not depend on this one
+            log.exception("tick of %s", model)
+            failed.append(f"{model}: {error!r}")
+            continue
         if step is not None:
             steps.append(_said(step))
             log.info(json.dumps(steps[-1]))

@@ -186,7 +186,7 @@ def harm_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
 def watch_gate(evidence: StageEvidence, policy: ReleasePolicy) -> GateResult:
     """Fail when an impression of the challenger is surely watched for less than the control's, by more than allowed."""
     ours, theirs = evidence.challenger, evidence.control
-    if sum(theirs.watch_s) <= 0:
+    if theirs.total_watch_s <= 0:
         return GateResult(gate="watch", verdict=Verdict.PASSED, text="nobody sends watch times", numbers={})
     if min(ours.used_buckets, theirs.used_buckets) < policy.min_buckets:
         return _lacking("watch", "sample too small for a bound on the watch time", {})

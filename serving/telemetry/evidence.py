@@ -43,8 +43,13 @@ class Evidence:
 
     @property
     def total_clicks(self) -> int:
-        """Clicks on them."""
-        return sum(self.clicks)
+        """Clicks on them; one in a bucket without an impression, whose exposure was lost, is on none."""
+        return sum(clicks for clicks, shown in zip(self.clicks, self.impressions, strict=True) if shown)
+
+    @property
+    def total_watch_s(self) -> float:
+        """Seconds watched after them, counted likewise."""
+        return sum(seconds for seconds, shown in zip(self.watch_s, self.impressions, strict=True) if shown)
 
     @property
     def total_errors(self) -> int:

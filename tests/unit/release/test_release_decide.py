@@ -205,3 +205,16 @@ def test_the_demo_policy_keeps_rules_and_times_of_the_spec() -> None:
     spec, demo = (policy_for(ReleaseSpec(), name=name) for name in ("spec", "demo"))
     kept = ("metric", "min_uplift", "strict", "ramp", "min_stage", "whole_days", "expires", "alpha", "max_error_rate")
     assert [getattr(demo, name) for name in kept] == [getattr(spec, name) for name in kept]
+
+
+def test_outcomes_whose_exposures_were_lost_break_no_gate(
+    make_arm: MakeArm, make_record: MakeRecord, policy: ReleasePolicy, later: datetime
+) -> None:
+    def lost(arm: Evidence) -> Evidence:
+        shown = (0, *arm.impressions[1:])
+        return replace(arm, impressions=shown, clicks=(5_000, *(0,) * 255), watch_s=(9.0, *(0.0,) * 255))
+
+    seen = StageEvidence(challenger=lost(make_arm(seed=1)), control=lost(make_arm(seed=2)))
+    decision = decide(make_record(), seen, policy, later)
+    assert decision.kind is DecisionKind.HOLD
+    assert watch_gate(seen, policy).text == "nobody sends watch times"
