@@ -45,7 +45,7 @@ def tick_all(models: tuple[str, ...], controller: Controller) -> tuple[list[dict
         except StreamHubError as error:
             failed.append(f"{model}: {error}")
             continue
-        except Exception as error:  # noqa: BLE001 - the edge: the other models' guardrails must not depend on this one
+        except Exception as error:  # the edge: other models' guardrails must not depend on this one
             log.exception("tick of %s", model)
             failed.append(f"{model}: {error!r}")
             continue

@@ -25,7 +25,7 @@ class Ticks:
 def test_a_model_that_fails_keeps_no_other_from_its_tick(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     ticks = Ticks(error)
     monkeypatch.setattr(handler, "_wired", lambda: (("moderator", "ranker"), ticks))
-    with pytest.raises(ReleaseError, match="moderator: .*table: got no answer"):
+    with pytest.raises(ReleaseError, match=r"moderator: .*table: got no answer"):
         handler.handler({}, None)
     assert ticks.asked == ["moderator", "ranker"]
 
