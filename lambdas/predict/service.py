@@ -150,13 +150,13 @@ class Predictions:
         return self.targets[route]
 
     def open(self, target: Target, unit: str | None, *, arrived_s: float) -> Opened:
-        """Assign a request; without a release record it goes where the endpoint's weights send it."""
+        """Assign a request; while the release record cannot be read it goes where the endpoint's weights send it."""
         degraded: tuple[str, ...] = ()
         try:
             traffic = self._traffic.traffic(target.spec.name)
         except ReleaseError as error:
             _log.warning("%s", error)
-            traffic = Traffic(production="a", challenger_share=0.0, release_id="", stage_index=0, salt=target.spec.name)
+            traffic = Traffic.without_release(target.spec.name)
             unit, degraded = None, (answers.TRAFFIC_UNKNOWN,)
         assignment = assign(traffic, unit)
         ref = PredictionRef(

@@ -42,11 +42,6 @@ def traffic_of(record: ReleaseRecord) -> Traffic:
     )
 
 
-def traffic_without_release(model: str) -> Traffic:
-    """Give the traffic of a model that never had a release: all of it to slot a."""
-    return Traffic(production="a", challenger_share=0.0, release_id="", stage_index=0, salt=model)
-
-
 @dataclass(slots=True)
 class _Known:
     traffic: Traffic | None = None
@@ -101,6 +96,6 @@ class DynamoTrafficSource:
         )
         item = answer.get("Item")
         if item is None:
-            return traffic_without_release(model)
+            return Traffic.without_release(model)
         document = item.get("document", {}).get("S", "")
         return traffic_of(codec.from_json(document.encode(), ReleaseRecord))

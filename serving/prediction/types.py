@@ -31,6 +31,11 @@ class Traffic:
     stage_index: int
     salt: str
 
+    @classmethod
+    def without_release(cls, model: str) -> Traffic:
+        """Give the traffic of a model that never had a release: all of it to slot a."""
+        return cls(production="a", challenger_share=0.0, release_id="", stage_index=0, salt=model)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
