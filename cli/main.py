@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 
 import typer
@@ -26,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drift": ("cli.drift", "Drift: run against a version's baseline, and show it."),
     "demo": ("cli.demo.command", "The whole life of a model on this machine."),
 }
+
+
+_SIGNALLED = frozenset({128 + signal.SIGINT, 128 + signal.SIGTERM})
+"""How a shell tells that a signal ended a process; typer makes the first of a KeyboardInterrupt."""
 
 
 def build(argv: list[str]) -> typer.Typer:
@@ -53,6 +58,10 @@ def main() -> None:
     except StreamHubError as error:
         sys.stderr.write(f"streamhub: {error}\n")
         sys.exit(1)
+    except SystemExit as ended:
+        if ended.code in _SIGNALLED:
+            sys.stderr.write("streamhub: interrupted; what it had started is ended\n")
+        raise
     except OSError as error:
         # a full disk, a folder that may not be written: where it happens nothing better can be said of it
         sys.stderr.write(f"streamhub: {_told(error)}\n")

@@ -20,7 +20,8 @@ def command(*, archive: Annotated[Path, typer.Argument(help="A model.tar.gz.")],
     if not found.ok:
         if as_json:
             raise typer.Exit(1)
-        raise ArchiveError("\n".join(f"{archive.name}: {finding}" for finding in found.findings))
+        named = f"{archive.name}: "
+        raise ArchiveError("\n".join(named + finding.removeprefix(named) for finding in found.findings))
     if not as_json and found.served is not None:
         beside = "its manifest agrees" if found.manifest is not None else "no manifest beside it"
         line = f"ok: {found.served.name} {found.served.version}; {len(found.files)} files; sha256 {found.sha256}"

@@ -41,7 +41,8 @@ _LEFTOVERS = ("services", "logs", "cdk.out", "lambdas", "dist", "tmp")
 class LocalStack:
     """One stack in one state folder; as a context manager it is stopped at the end, whatever happens.
 
-    `detached` stacks outlive this process; others end with it, even if it is killed.
+    `detached` stacks outlive this process once the API runs; until then, and without it, they end with this process,
+    even if it is killed.
     """
 
     def __init__(
@@ -235,7 +236,7 @@ class LocalStack:
                     # a killed process cannot tidy up: what it unpacked goes with the next start
                     {**bytecode_environment(self._root / BYTECODE), "TMPDIR": str(self._state_dir / "tmp")}
                 ),
-                stdin=subprocess.DEVNULL if self._detached else subprocess.PIPE,
+                stdin=subprocess.PIPE,  # closes when this process is gone
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

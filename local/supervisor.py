@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +47,11 @@ class Supervisor:
     started: float = field(default_factory=time.time)
     received: queue.SimpleQueue[int] = field(default_factory=queue.SimpleQueue)
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the prediction API, which comes last, ever answered."""
+        return "api" in self.children and self.children["api"].port > 0
 
     def run(self) -> int:
         """Start the services and look after them until a signal says to end; 1 if they cannot start."""
@@ -128,13 +134,14 @@ class Supervisor:
         states.write(self.state_dir, state)
 
 
-def _end_with_owner() -> None:
-    """End this supervisor when the one who started it is gone: its end of our standard input closes then."""
+def _end_with_owner(wanted: Callable[[], bool]) -> None:
+    """End this supervisor, if `wanted` then, when who started it is gone: its end of our standard input closes."""
 
     def wait() -> None:
         # not sys.stdin: a reader that still waits in it aborts the interpreter when it ends
         os.read(0, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if wanted():
+            os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, name="owner", daemon=True).start()
 
@@ -147,7 +154,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--stage", default="dev", help="the stage that will be deployed")
     parser.add_argument("--port", type=int, default=0, help="port of the gateway, 0 for a free one")
     parser.add_argument("--api-port", type=int, default=0, help="port of the prediction API, 0 for a free one")
-    parser.add_argument("--owned", action="store_true", help="end when standard input closes")
+    parser.add_argument(
+        "--owned", action="store_true", help="end when standard input closes; without it only until the API runs"
+    )
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     supervisor = Supervisor(
@@ -157,8 +166,7 @@ def main(argv: list[str] | None = None) -> int:
         port=arguments.port,
         api_port=arguments.api_port,
     )
-    if arguments.owned:
-        _end_with_owner()
+    _end_with_owner(lambda: arguments.owned or not supervisor.complete)
     return supervisor.run()
 
 

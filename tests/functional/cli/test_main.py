@@ -67,6 +67,13 @@ def test_wrong_usage_exits_2(root: Path, arguments: tuple[str, ...]) -> None:
     assert streamhub(*arguments, cwd=root).returncode == 2
 
 
+@pytest.mark.parametrize(("code", "said"), [(130, True), (143, True), (3, False)])
+def test_an_end_by_a_signal_is_said_in_the_last_line(root: Path, code: int, *, said: bool) -> None:
+    program = f"import sys, cli.main; cli.main.build = lambda argv: lambda: sys.exit({code}); cli.main.main()"
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, "interrupted" in done.stderr) == (code, said)
+
+
 @pytest.mark.parametrize("port", ["-1", "65536"])
 @pytest.mark.parametrize("command", [("serve", "any.model.tar.gz"), ("local", "up")])
 def test_a_port_that_cannot_be_is_wrong_usage(root: Path, command: tuple[str, ...], port: str) -> None:

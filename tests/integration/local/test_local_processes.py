@@ -26,7 +26,8 @@ OWNER = """
 import sys
 from pathlib import Path
 from local.stack import LocalStack
-stack = LocalStack(Path(sys.argv[1]), Path(sys.argv[2]), on_progress=lambda text: None)
+state, root, kind = sys.argv[1:]
+stack = LocalStack(Path(state), Path(root), on_progress=lambda text: None, detached=kind == "detached")
 stack.start_services()
 print("started", flush=True)
 sys.stdin.read()
@@ -35,7 +36,7 @@ sys.stdin.read()
 SUPERVISOR_ENDS = """
 import time
 from local import supervisor
-supervisor._end_with_owner()
+supervisor._end_with_owner(lambda: True)
 time.sleep(0.2)  # the other thread waits for its owner by now
 """
 
@@ -133,9 +134,10 @@ def test_a_port_in_use_is_one_line_and_leaves_nothing(root: Path, tmp_path: Path
     assert report(tmp_path)["state"] == "down"
 
 
-def test_a_stack_ends_with_the_process_that_owns_it(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["owned", "detached"])
+def test_a_stack_ends_with_the_process_that_owns_or_still_starts_it(root: Path, tmp_path: Path, kind: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path), str(root)],
+        [sys.executable, "-c", OWNER, str(tmp_path), str(root), kind],
         cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

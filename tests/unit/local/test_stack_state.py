@@ -35,7 +35,18 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [states.FILE]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": 1, "pid": 1}'])
+_NO_STATES = [
+    "",
+    "[]",
+    "null",
+    '{"format": 2}',
+    '{"format": 1, "pid": 1}',
+    '{"format": 1, "pid": "x", "started": 1, "services": {}, "failed": ""}',
+    '{"format": 1, "pid": 1, "started": 1, "services": 3, "failed": ""}',
+]
+
+
+@pytest.mark.parametrize("text", _NO_STATES)
 def test_a_file_that_is_no_state_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / states.FILE).write_text(text)
     with pytest.raises(LocalStackError, match=r"state\.json: got .*delete"):
