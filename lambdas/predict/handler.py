@@ -7,7 +7,6 @@ frozen after its answer, so exposures are written before it.
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 import os
 from collections.abc import Mapping
@@ -43,8 +42,10 @@ def answer(routes: Routes, event: Mapping[str, Any]) -> dict[str, object]:
     http = event["requestContext"]["http"]
     try:
         body = _body(event)
-    except binascii.Error:
-        return _event(problem(problems.INVALID, "body: got text that is no base 64; send the body as it is"))
+    except ValueError:  # no base 64, or half of a surrogate pair
+        return _event(
+            problem(problems.INVALID, "body: got text that is no base 64 or no UTF-8; send the body as it is")
+        )
     ask = Ask(method=http["method"], path=event["rawPath"], body=body, arrived_s=routes.service.monotonic())
     reply = routes.handle(ask)
     try:

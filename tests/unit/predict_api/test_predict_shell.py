@@ -51,7 +51,13 @@ def test_a_base64_body_is_read_and_a_wrong_one_refused() -> None:
     event["isBase64Encoded"] = True
     event["body"] = base64.b64encode(orjson.dumps(RANK)).decode()
     assert answer(Api().routes, event)["statusCode"] == 200
-    event["body"] = "%%%"
+    for wrong in ("%%%", "é"):
+        event["body"] = wrong
+        assert answer(Api().routes, event)["statusCode"] == 422
+
+
+def test_a_text_that_no_bytes_can_carry_is_refused() -> None:
+    event = {**event_of("POST", "/v1/rank", b""), "body": "\ud800", "isBase64Encoded": False}
     assert answer(Api().routes, event)["statusCode"] == 422
 
 
