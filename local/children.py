@@ -39,7 +39,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._log_file,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, prepared at import
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, prepared at import
             )
         except OSError as error:
             self._log_file.close()
@@ -144,7 +144,7 @@ def _port_of(line: bytes) -> int | None:
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
-def _die_with_parent() -> None:
-    """Let the kernel end this child when the supervisor dies, however it dies."""
+def die_with_parent() -> None:
+    """Let the kernel end this child when the one who started it dies, however it dies."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from local.children import die_with_parent
 from serving.errors import LocalStackError
 
 _SHOWN_LINES = 4
@@ -67,6 +68,7 @@ class Commands:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # an interrupt is ours to handle; and `stop` reaches what it started itself
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, prepared at import
             )
             self._running.add(process)
             return process

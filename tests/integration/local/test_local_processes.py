@@ -33,6 +33,14 @@ print("started", flush=True)
 sys.stdin.read()
 """
 
+DEPLOYER = """
+import os, sys
+from pathlib import Path
+from local.commands import Commands
+program = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+Commands(Path(sys.argv[1])).run("step", [sys.executable, "-c", program], folder=Path(), environment=dict(os.environ))
+"""
+
 SUPERVISOR_ENDS = """
 import time
 from local import supervisor
@@ -148,6 +156,17 @@ def test_a_stack_ends_with_the_process_that_owns_or_still_starts_it(root: Path, 
         owner.kill()
     assert state is not None
     wait_until(lambda: session_members(state.pid) == [])
+
+
+def test_a_program_of_the_deployment_ends_with_who_runs_it(root: Path, tmp_path: Path) -> None:
+    log = tmp_path / "step.log"
+    with subprocess.Popen([sys.executable, "-c", DEPLOYER, str(tmp_path)], cwd=root) as deployer:
+        wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
+        deployer.kill()
+    program = Path("/proc") / log.read_text().strip()
+    wait_until(
+        lambda: not program.exists() or program.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    )
 
 
 def test_valkey_keeps_to_loopback(stack: LocalStack, tmp_path: Path) -> None:
