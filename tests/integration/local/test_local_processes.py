@@ -163,10 +163,8 @@ def test_a_program_of_the_deployment_ends_with_who_runs_it(root: Path, tmp_path:
     with subprocess.Popen([sys.executable, "-c", DEPLOYER, str(tmp_path)], cwd=root) as deployer:
         wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
         deployer.kill()
-    program = Path("/proc") / log.read_text().strip()
-    wait_until(
-        lambda: not program.exists() or program.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    )
+    session = int(log.read_text())  # each program leads a session of its own
+    wait_until(lambda: session_members(session) == [])
 
 
 def test_valkey_keeps_to_loopback(stack: LocalStack, tmp_path: Path) -> None:
