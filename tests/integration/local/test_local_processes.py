@@ -128,7 +128,8 @@ def test_a_crashed_service_is_reported_and_the_rest_goes_on(stack: LocalStack, t
 @pytest.mark.usefixtures("stack")
 def test_a_second_stack_in_the_same_folder_is_refused(root: Path, tmp_path: Path) -> None:
     second = LocalStack(tmp_path, root, on_progress=lambda _: None)
-    with pytest.raises(LocalStackError, match="a stack that is not ready runs there"):
+    end = f"streamhub local down --state {tmp_path}"
+    with pytest.raises(LocalStackError, match=f"a stack that is not ready runs there .* {end}"):
         second.start_services()
 
 
