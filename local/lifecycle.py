@@ -25,8 +25,9 @@ def refuse_running(state_dir: Path) -> None:
     state = states.read(state_dir)
     if state is not None and states.is_alive(state):
         raise LocalStackError(
-            f"{state_dir}: a stack that is not ready runs there (process {state.pid}): it is starting, or lost a service; "
-            f"see streamhub local status --state {state_dir}, end it with streamhub local down --state {state_dir}"
+            f"{state_dir}: a stack that is not ready runs there (process {state.pid}): it is starting, "
+            f"or lost a service; see streamhub local status --state {state_dir}, "
+            f"end it with streamhub local down --state {state_dir}"
         )
 
 

@@ -20,6 +20,7 @@ Rule = Callable[[ModelSpec], Iterable[Finding]]
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 _SAGEMAKER_NAME_CHARS = 63
+_ROUTE = re.compile(r"/v1(/[a-z][a-z0-9-]*)+", re.ASCII)
 _MAX_CAPTURE_PERCENT = 100
 _DAY_S = 86_400
 _ENDPOINT_API = "AWS API_CreateEndpointConfig"
@@ -90,6 +91,15 @@ def _instance(model: ModelSpec, key: str, got: str) -> Iterator[Finding]:
         yield key, got, "an ml.g* or ml.p* type", "choose a GPU type", ""
     if not got.startswith("ml."):
         yield key, got, "an ml.* type", "prefix it", _ENDPOINT_API
+
+
+def promises_are_possible(model: ModelSpec) -> Iterator[Finding]:
+    """Traffic and time are above nought, and the route is a path below the API's version."""
+    for key, value in (("slo.peak_qps", model.slo.peak_qps), ("slo.p99_ms", model.slo.p99_ms)):
+        if value <= 0:
+            yield key, f"{value:g}", "above 0", "say what is promised", ""
+    if not _ROUTE.fullmatch(model.api.route):
+        yield "api.route", repr(model.api.route), "/v1/ and lower-case words with - and /", "correct it", ""
 
 
 def counts_are_legal(model: ModelSpec) -> Iterator[Finding]:
@@ -207,6 +217,7 @@ MODEL_RULES: tuple[Rule, ...] = (
     thresholds_name_labels,
     ramp_only_rises,
     capture_is_a_percentage,
+    promises_are_possible,
     windows_can_be_scheduled,
 )
 

@@ -61,6 +61,7 @@ def load_project(root: Path) -> Project:
     for name, model in models.items():
         problems += model_problems(model, file=f"models/{name}/model.toml", folder=name)
         problems += _missing_files(root, name, model)
+    problems += _shared_routes(models)
     for name, stage in stages.items():
         problems += stage_problems(stage, models, locks, file=f"stages/{name}.toml", stem=name, unread=unread)
     if not models and not problems:
@@ -157,6 +158,15 @@ def _locks(
             problems.append(Problem(file, "-", str(error), "readable JSON", f"run streamhub package {name} --lock"))
         except SpecError as error:
             problems += error.problems
+
+
+def _shared_routes(models: Mapping[str, ModelSpec]) -> Iterator[Problem]:
+    owners: dict[str, str] = {}
+    for name, model in models.items():
+        owner = owners.setdefault(model.api.route, name)
+        if owner != name:
+            allowed = f"a route of its own: {owner} has that one"
+            yield Problem(f"models/{name}/model.toml", "api.route", repr(model.api.route), allowed, "name another")
 
 
 def _missing_files(root: Path, name: str, model: ModelSpec) -> Iterator[Problem]:

@@ -101,6 +101,15 @@ def test_a_project_without_stages_says_so(project: Path) -> None:
         load_project(project).stage("dev")
 
 
+def test_two_models_of_one_route_are_refused(project: Path) -> None:
+    path = project / "models/content_moderator/model.toml"
+    path.write_text(path.read_text().replace('"/v1/moderate"', '"/v1/rank"'))
+    with pytest.raises(SpecError) as caught:
+        load_project(project)
+    (problem,) = caught.value.problems
+    assert (problem.key, "content_moderator" in problem.allowed) == ("api.route", True)
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
 def test_a_number_that_is_not_finite_is_refused(root: Path, number: str) -> None:
     assert problems_of(ranker_text(root).replace("p99_ms = 12", f"p99_ms = {number}")) == {"slo.p99_ms": number}
@@ -143,6 +152,7 @@ BROKEN = {
     "thresholds_name_labels": ('unit = "user_id"', 'unit = "user_id"\nblock_above = { nsfw = 0.5 }'),
     "ramp_only_rises": ("ramp = [0.1, 0.5]", "ramp = [0.5, 0.1]"),
     "capture_is_a_percentage": ("capture_percent = 1", "capture_percent = 101"),
+    "promises_are_possible": ("peak_qps = 15000", "peak_qps = 0"),
     "windows_can_be_scheduled": ("capture_percent = 1", "capture_percent = 1\nwindow_s = 90"),
 }
 
