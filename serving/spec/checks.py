@@ -23,6 +23,30 @@ _SAGEMAKER_NAME_CHARS = 63
 _ROUTE = re.compile(r"/v1(/[a-z][a-z0-9-]*)+", re.ASCII)
 _MAX_CAPTURE_PERCENT = 100
 _DAY_S = 86_400
+_RETENTION_DAYS = (
+    1,
+    3,
+    5,
+    7,
+    14,
+    30,
+    60,
+    90,
+    120,
+    150,
+    180,
+    365,
+    400,
+    545,
+    731,
+    1096,
+    1827,
+    2192,
+    2557,
+    2922,
+    3288,
+    3653,
+)
 _ENDPOINT_API = "AWS API_CreateEndpointConfig"
 
 
@@ -250,8 +274,7 @@ def stage_problems(
 
     if stage.name != stem:
         add("name", repr(stage.name), f"{stem!r}, the file's name", "make them the same")
-    if not re.fullmatch(r"\d{12}", stage.account):
-        add("account", repr(stage.account), "12 digits", "give the AWS account id")
+    problems += (Problem(file, *finding) for finding in _place(stage))
     for name, entry in ((name, entry) for name, entry in stage.models.items() if name not in unread):
         key = f"models.{name}"
         if name not in models:
@@ -281,6 +304,19 @@ def _override_findings(entry: StageModel, model: ModelSpec, *, key: str) -> Iter
     if entry.capture_percent is not None and not 0 <= entry.capture_percent <= _MAX_CAPTURE_PERCENT:
         got = str(entry.capture_percent)
         yield f"{key}.capture_percent", got, "0 to 100", "give a percentage; 0 turns it off", ""
+
+
+def _place(stage: StageSpec) -> Iterator[Finding]:
+    """Where a stage is, and how long its logs are kept."""
+    if not re.fullmatch(r"\d{12}", stage.account):
+        yield "account", repr(stage.account), "12 digits", "give the AWS account id", ""
+    zones = stage.availability_zones
+    if not zones or len(set(zones)) < len(zones) or not all(zone.startswith(stage.region) for zone in zones):
+        allowed = f"different zones of {stage.region}, at least one"
+        yield "availability_zones", str(list(zones)), allowed, "name zones of the region", ""
+    if stage.log_retention_days not in _RETENTION_DAYS:
+        allowed = f"one of {', '.join(map(str, _RETENTION_DAYS))}"
+        yield "log_retention_days", str(stage.log_retention_days), allowed, "choose one", "AWS API_PutRetentionPolicy"
 
 
 def _check_slot(

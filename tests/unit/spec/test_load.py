@@ -101,6 +101,25 @@ def test_a_project_without_stages_says_so(project: Path) -> None:
         load_project(project).stage("dev")
 
 
+@pytest.mark.parametrize(
+    ("good", "bad", "key"),
+    [
+        ('region = "us-east-1"', 'region = "mars-1"', "availability_zones"),
+        ('["us-east-1a", "us-east-1b"]', "[]", "availability_zones"),
+        ('["us-east-1a", "us-east-1b"]', '["us-east-1a", "us-east-1a"]', "availability_zones"),
+        ("log_retention_days = 7", "log_retention_days = 8", "log_retention_days"),
+        ('account = "123456789012"', 'account = "12"', "account"),
+    ],
+)
+def test_a_stage_that_is_nowhere_is_refused(project: Path, good: str, bad: str, key: str) -> None:
+    path = project / "stages/dev.toml"
+    assert good in path.read_text()
+    path.write_text(path.read_text().replace(good, bad))
+    with pytest.raises(SpecError) as caught:
+        load_project(project)
+    assert [problem.key for problem in caught.value.problems] == [key]
+
+
 def test_two_models_of_one_route_are_refused(project: Path) -> None:
     path = project / "models/content_moderator/model.toml"
     path.write_text(path.read_text().replace('"/v1/moderate"', '"/v1/rank"'))
