@@ -38,7 +38,7 @@ $(VENV)/.dev: uv.lock pyproject.toml $(VENV)/.demo
 	touch $@
 
 demo: setup ## the whole life of a model on this machine
-	$(BIN)/streamhub demo $(DEMO_ARGS)
+	@$(BIN)/streamhub demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev ## every test that needs no torch
 	$(BIN)/pytest -q $(TEST_ARGS)

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from serving.aws import session
 from serving.aws.http_api import SignedApi
-from serving.aws.session import signer
 from serving.errors import EndpointError
 
 
@@ -42,11 +42,14 @@ def url_fixture() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    session._session.cache_clear()  # another test's credentials
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    yield
+    session._session.cache_clear()
 
 
 def test_a_call_is_signed_for_execute_api_in_the_region_of_aws_region(url: str) -> None:
@@ -72,4 +75,4 @@ def test_no_region_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: object
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.setenv("AWS_CONFIG_FILE", f"{tmp_path}/none")
     with pytest.raises(EndpointError, match="set AWS_REGION"):
-        signer("execute-api")
+        session.signer("execute-api")
