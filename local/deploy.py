@@ -12,7 +12,7 @@ from typing import Any
 from local.cdk import CdkCli
 from local.commands import Commands
 from local.environment import bytecode_environment, clean_environment
-from local.publish import package_stage, push_all
+from local.publish import package_all, push_all
 from serving.spec import StageSpec
 from serving.spec.load import Project
 
@@ -86,7 +86,7 @@ class Deployment:
         self._cdk.synth(stage=self._stage.name, lambdas=lambdas, out=self._work / "cdk.out")
 
     def _package(self) -> list[Path]:
-        return package_stage(self._project, self._stage, out=self._work / "dist", stopped=self._stopped)
+        return package_all(self._project, self._stage, out=self._work / "dist", stopped=self._stopped)
 
     def _deploy_registry(self) -> None:
         self._on_progress("deploying the registry")

@@ -1,4 +1,4 @@
-"""Archives of every version that a stage holds: built as `streamhub package` does, pushed as `registry push` does."""
+"""Archives for the registry of a stage: built as `streamhub package` does, pushed as `registry push` does."""
 
 from __future__ import annotations
 
@@ -27,8 +27,16 @@ def staged_versions(stage: StageSpec) -> Iterator[tuple[str, str]]:
             yield name, version
 
 
-def package_stage(project: Project, stage: StageSpec, *, out: Path, stopped: threading.Event) -> list[Path]:
-    """Build the archives of a stage and hold them to the digests that git knows.
+def published_versions(project: Project, stage: StageSpec) -> Iterator[tuple[str, str]]:
+    """Give what the registry of a stage is filled with: what its slots hold, and models that no slot can host yet."""
+    yield from staged_versions(stage)
+    for name, locks in sorted(project.locks.items()):
+        if name not in stage.models:
+            yield from ((name, version) for version in sorted(locks))
+
+
+def package_all(project: Project, stage: StageSpec, *, out: Path, stopped: threading.Event) -> list[Path]:
+    """Build the archives for the registry of a stage and hold them to the digests that git knows.
 
     Raises:
         PackagingError: files of a model are not what its container needs.
@@ -36,7 +44,7 @@ def package_stage(project: Project, stage: StageSpec, *, out: Path, stopped: thr
 
     """
     archives = []
-    for name, version in staged_versions(stage):
+    for name, version in published_versions(project, stage):
         if stopped.is_set():
             raise LocalStackError("packaging: the stack is being stopped")
         spec = project.model(name)

@@ -17,7 +17,6 @@ from serving.features.views import View, views_of
 from serving.spec import ModelSpec
 
 _WORLD = Path("models/recommendation_ranker/world.py")
-_SEED = 7  # of the world the ranker was trained in (models/recommendation_ranker/train.py)
 _NAME = "streamhub_world"
 
 
@@ -46,7 +45,8 @@ def fill(url: str, *, models: dict[str, ModelSpec], root: Path, now: datetime) -
         LocalStackError: the world is missing.
 
     """
-    world = load_world(root).World(_SEED)
+    module = load_world(root)
+    world = module.World(module.WORLD_SEED)
     views = views_of(models)
     features = ValkeyFeatures(connect(url))
     try:

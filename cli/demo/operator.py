@@ -98,9 +98,12 @@ class Operator:
         found = self._registry.alias(model, PRODUCTION_ALIAS)
         return found.version if found is not None else ""
 
-    def digest(self, model: str, version: str) -> str:
-        """Give the archive's digest as the registry has it."""
-        return self._registry.manifest(model, version).archive_sha256
+    def registered(self) -> list[dict[str, str]]:
+        """Give every version of the registry, with its archive's digest."""
+        return [
+            {"name": found.name, "version": found.version, "digest": found.sha256}
+            for found in self._registry.versions()
+        ]
 
     def drift_alarm(self, model: str, *, wanted: str | None) -> str:
         """Give the state of the model's drift alarm: now, or once it is the wanted one or patience ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -23,7 +23,7 @@ from cli.demo.result import DemoResult
 from cli.demo.traffic import Answer, Ask, send
 from cli.demo.watch import Watch
 from local.stack import LocalStack
-from models.recommendation_ranker.world import World
+from models.recommendation_ranker.world import WORLD_SEED, World
 from serving.aws.http_api import SignedApi
 from serving.aws.traffic import traffic_of
 from serving.errors import LocalStackError
@@ -38,9 +38,6 @@ from serving.spec.load import Project
 RANKER = "recommendation_ranker"
 CHALLENGER = "3.0.0"
 CLIENTS = 12
-WORLD_SEED = 7
-"""The world that the ranker was trained in (models/recommendation_ranker/train.py)."""
-
 _VISITS_SEED = 11
 _POWER = 0.8
 _LAMBDA_TIMEOUT_S = 60.0
@@ -77,13 +74,13 @@ def tell(project: Project, result: DemoResult, *, pace: Pace, state_dir: Path, s
             stack.start_api()
         os.environ.update(stack.env)
         operator = Operator.from_environment(clock=clock)
-        result.models = deployed(project, operator, result.stage)
+        result.models = operator.registered()
         result.truth = truth(project, world)
         story = Story(stack, pace=pace, result=result, audience=audience, operator=operator, clock=clock, say=say)
         with steps("images, titles, questions"):
             story.other_routes()
         with steps("HTTP API and Lambda, once a route"):
-            story.lambda_routes()
+            story.lambda_routes(held=project.stage(result.stage).models)
         with steps("release of the ranker"):
             story.release()
         with steps("weights follow the record"):
@@ -138,14 +135,13 @@ class Story:
         asks = [_ask(sample) for name, sample in self._stack.samples.items() if name != RANKER]
         self._send(islice(cycle(asks), self._pace.others * len(asks)))
 
-    def lambda_routes(self) -> None:
+    def lambda_routes(self, held: Container[str]) -> None:
         """Call the deployed HTTP API once a route: the same core in its other shell.
 
         A model that the stage does not hold is answered 501, as on AWS; the generator's stand-in serves the ASGI
         shell alone.
         """
         api = SignedApi(self._stack.http_api_url, timeout_s=_LAMBDA_TIMEOUT_S)
-        held = {model["name"] for model in self._result.models}
         for name, sample in self._stack.samples.items():
             ask = _ask(sample)
             status, _ = api.post(ask.route, ask.body)
@@ -239,18 +235,6 @@ def truth(project: Project, world: World) -> dict[str, float]:
     policy = policy_for(model.release, name=DEMO_POLICY)
     needed = sample_size(base, uplift, share=policy.ramp[-1], alpha=policy.alpha, power=_POWER)
     return {"base_rate": base, "uplift": uplift, "impressions_needed": needed}
-
-
-def deployed(project: Project, operator: Operator, stage: str) -> list[dict[str, str]]:
-    """Give every version that the stage holds, with the digest that the registry has for it."""
-    held = {
-        (name, version)
-        for name, entry in project.stage(stage).models.items()
-        for version in (entry.versions.a, entry.versions.b)
-    }
-    return [
-        {"name": name, "version": version, "digest": operator.digest(name, version)} for name, version in sorted(held)
-    ]
 
 
 def _stage(traffic: Traffic | Assignment) -> tuple[str, int]:

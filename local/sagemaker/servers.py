@@ -58,6 +58,9 @@ class ModelServer:
         self._upstream: Upstream | None = None
         self._up = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
+        self._asked = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.users = 0
 
     @property
@@ -79,6 +82,12 @@ class ModelServer:
         """Launch it in the background until it is ready: after a restart its endpoint is in service already."""
         self._watch = asyncio.create_task(self._keep_alive(timeout_s))
 
+    async def retire(self) -> None:
+        """End the process once every request that was sent its way has its answer, or the time for it is over."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), self._options.stop_timeout_s)
+        await self.stop()
+
     async def stop(self) -> None:
         """End the process, by force if it does not drain in time."""
         if self._watch is not None:
@@ -90,6 +99,16 @@ class ModelServer:
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Forward one request, waiting for the process if it is just coming (back)."""
+        self._asked += 1
+        self._idle.clear()
+        try:
+            return await self._post(path, headers, body)
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self._idle.set()
+
+    async def _post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         while True:
             if not self._up.is_set():
                 await self._up.wait()
@@ -228,7 +247,7 @@ class ModelServers:
         if server.users == 0:
             for key in [key for key, held in self._servers.items() if held is server]:
                 del self._servers[key]
-            await server.stop()
+            await server.retire()
 
     async def stop(self) -> None:
         """End all processes."""

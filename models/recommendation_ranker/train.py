@@ -19,6 +19,7 @@ import onnxruntime as ort
 from models.recommendation_ranker.world import (
     FEATURES,
     REQUEST_CANDIDATES,
+    WORLD_SEED,
     FloatArray,
     IndexArray,
     RowArray,
@@ -34,7 +35,6 @@ from models.training import (
     write_samples,
 )
 
-WORLD_SEED = 7
 OPSET = 18
 SKEWED = ("activity", "tenure", "session_length", "popularity", "length", "creator_reach")
 NOT_COLLECTED_BEFORE = ("freshness", "completion", "like_ratio", "report_rate", "quality", "novelty")

@@ -42,6 +42,8 @@ VIDEO_FIELDS = (
 CONTEXT_FIELDS = ("hour_sin", "hour_cos", "is_mobile", "is_weekend")
 FEATURES = USER_FIELDS + VIDEO_FIELDS + CONTEXT_FIELDS
 REQUEST_CANDIDATES = 50
+WORLD_SEED = 7
+"""Of the world that the committed versions were trained in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ pytest.importorskip("skimage", reason="scikit-image is not installed; run make t
 from models.content_moderator import train as moderator  # noqa: E402 - only once torch is known to be there
 from models.content_moderator.scenes import draw_examples, word_numbers  # noqa: E402
 from models.recommendation_ranker import train as ranker  # noqa: E402
-from models.recommendation_ranker.world import FEATURES, World  # noqa: E402
+from models.recommendation_ranker.world import FEATURES, WORLD_SEED, World  # noqa: E402
 from models.thumbnail_scorer import train as scorer  # noqa: E402
 from models.thumbnail_scorer.photographs import HELD_OUT, TRAINING, draw_crops  # noqa: E402
 from models.training import data_digest, export_network, seed_torch  # noqa: E402
@@ -115,7 +115,7 @@ def test_no_photograph_is_in_training_and_in_test() -> None:
 
 def test_the_data_of_the_committed_ranker_can_be_made_again(root: Path) -> None:
     recipe = ranker.RECIPES[0]
-    log = ranker.impressions(World(ranker.WORLD_SEED), recipe)
+    log = ranker.impressions(World(WORLD_SEED), recipe)
     record = json.loads((root / f"models/recommendation_ranker/weights/{recipe.version}.metrics.json").read_text())
     assert data_digest(log.rows, log.clicks) == record["data_sha256"]
     assert len(log.rows) == 80_000

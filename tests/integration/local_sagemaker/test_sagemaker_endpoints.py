@@ -123,6 +123,17 @@ def test_an_update_keeps_weights_and_counts_only_when_told_to(
     assert aws.invoke(endpoint, TargetVariant="b")[1]["answer"] == "v3"
 
 
+def test_a_slow_request_is_answered_by_the_process_that_an_update_retires(aws: Any) -> None:
+    endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
+    with ThreadPoolExecutor(1) as caller:
+        slow = caller.submit(aws.invoke, endpoint, {"sleep_s": 4})  # far longer than old processes linger
+        config = aws.config({"a": aws.model(aws.archive("v3"))}, {"a": 1})
+        aws.sm.update_endpoint(EndpointName=endpoint, EndpointConfigName=config)
+        assert aws.settled(endpoint)["EndpointConfigName"] == config
+        assert aws.invoke(endpoint)[1]["answer"] == "v3"
+        assert slow.result(60)[1]["answer"] == "v2"
+
+
 def test_no_request_fails_while_an_endpoint_moves_to_another_config(aws: Any) -> None:
     endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
     config = aws.config({"a": aws.model(aws.archive("v3"))}, {"a": 1})

@@ -65,6 +65,7 @@ def test_rows_come_back_in_the_order_of_the_keys_and_missing_ones_are_none(store
 @pytest.mark.parametrize("one_command", [True, False])
 def test_a_read_is_one_round_trip_with_one_command_or_with_one_a_key(url: str, *, one_command: bool) -> None:
     client = connect(url)
+    client.flushall()
     store = ValkeyFeatures(client, one_command=one_command)
     store.write([(f"k{index}", row(index)) for index in range(120)], ttl_s=60)
     keys = [f"k{index}" for index in range(130)]

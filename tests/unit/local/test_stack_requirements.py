@@ -13,7 +13,7 @@ import pytest
 
 from local import publish, valkey
 from local.cdk import command_of, node_folder
-from local.publish import package_stage, staged_versions
+from local.publish import package_all, published_versions, staged_versions
 from local.world_features import load_world
 from serving.errors import LocalStackError
 from serving.spec import StageSpec
@@ -102,19 +102,25 @@ def built_fixture(monkeypatch: pytest.MonkeyPatch) -> str:
     return digest
 
 
+def test_the_registry_gets_models_that_no_slot_can_host_yet_too() -> None:
+    locked = LockedVersion(sha256="ab" * 32, size_bytes=1)
+    project = Project(root=Path("/project"), locks={"rag": {"1.0.0": locked}, "scorer": {"0.9.0": locked}})
+    assert list(published_versions(project, ONE)) == [("scorer", "1.0.0"), ("rag", "1.0.0")]
+
+
 ONE = replace(DEV, models={"scorer": DEV.models["scorer"]})
 
 
 def test_an_archive_of_the_locked_digest_is_taken(built: str, tmp_path: Path) -> None:
     project = project_with({"1.0.0": built})
-    archives = package_stage(project, ONE, out=tmp_path, stopped=threading.Event())
+    archives = package_all(project, ONE, out=tmp_path, stopped=threading.Event())
     assert archives == [tmp_path / "scorer-1.0.0.model.tar.gz"]
 
 
 @pytest.mark.usefixtures("built")
 def test_an_archive_of_another_digest_is_refused_with_the_fix(tmp_path: Path) -> None:
     with pytest.raises(LocalStackError) as error:
-        package_stage(project_with({"1.0.0": "cd" * 32}), ONE, out=tmp_path, stopped=threading.Event())
+        package_all(project_with({"1.0.0": "cd" * 32}), ONE, out=tmp_path, stopped=threading.Event())
     assert "got an archive abababababab; allowed cdcdcdcdcdcd" in one_line(error)
     assert "streamhub package scorer --lock" in one_line(error)
 
@@ -123,4 +129,4 @@ def test_packaging_stops_when_the_stack_does(tmp_path: Path) -> None:
     stopped = threading.Event()
     stopped.set()
     with pytest.raises(LocalStackError, match="being stopped"):
-        package_stage(project_with({}), ONE, out=tmp_path, stopped=stopped)
+        package_all(project_with({}), ONE, out=tmp_path, stopped=stopped)

@@ -14,14 +14,21 @@ from sklearn.metrics import roc_auc_score
 
 from models.recommendation_ranker.train import (
     EVALUATION_SEED,
-    WORLD_SEED,
     Evaluation,
     area_under_curve,
     evaluation,
     measure,
     scores_of,
 )
-from models.recommendation_ranker.world import CONTEXT_FIELDS, FEATURES, USER_FIELDS, VIDEO_FIELDS, Context, World
+from models.recommendation_ranker.world import (
+    CONTEXT_FIELDS,
+    FEATURES,
+    USER_FIELDS,
+    VIDEO_FIELDS,
+    WORLD_SEED,
+    Context,
+    World,
+)
 from serving.features.context import context_row
 from serving.spec.load import load_model
 

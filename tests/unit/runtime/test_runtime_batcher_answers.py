@@ -8,12 +8,19 @@ import numpy as np
 
 from serving.errors import ModelFailedError
 from serving.protocol.tensors import Array
-from serving.runtime.batcher import Job, answers
+from serving.runtime.batcher import Answer, Job, answers
+
+
+class Asked(Job):
+    """A job that nobody waits for."""
+
+    def finish(self, answer: Answer) -> None:
+        """Nothing to do: `answers` gives the answers itself."""
 
 
 def job(value: float, *, rows: int = 1) -> Job:
     array = np.full((rows, 1), value, dtype=np.float32)
-    return Job([array], (), rows, 0.0, 1.0)
+    return Asked([array], (), rows, 0.0, 1.0)
 
 
 def double(arrays: Sequence[Array]) -> list[Array]:
