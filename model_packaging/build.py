@@ -21,7 +21,8 @@ from serving.protocol.archive import SAMPLE
 from serving.protocol.served import ServedModel
 from serving.spec import codec
 from serving.spec.manifest import LockedVersion, PackageManifest
-from serving.spec.model import ModelSpec, TritonRuntime
+from serving.spec.model import ModelSpec
+from serving.spec.runtime import TritonRuntime
 from serving.spec.versions import is_semantic, sorted_versions
 from serving.telemetry.baseline import Baseline
 

@@ -9,7 +9,9 @@ from typing import Any
 import onnx
 
 from serving.errors import PackagingError
-from serving.spec.model import DType, ModelSpec, TensorSpec, TritonRuntime
+from serving.spec.model import ModelSpec
+from serving.spec.runtime import TritonRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 # What every ONNX Runtime since 1.18 loads (https://onnxruntime.ai/docs/reference/compatibility.html).
 MAX_IR_VERSION = 10

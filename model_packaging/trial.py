@@ -12,7 +12,7 @@ import onnxruntime
 from serving.errors import InvalidRequestError
 from serving.protocol.codec import JSON_TYPE, decode_request
 from serving.protocol.tensors import Array, Tensor
-from serving.spec.model import DType, TensorSpec
+from serving.spec.tensors import DType, TensorSpec
 
 _QUIET = 3
 """ONNX Runtime's severity ERROR: its warnings are not for the reader of a command."""

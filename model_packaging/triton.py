@@ -11,7 +11,8 @@ from model_packaging.archive import Member
 from serving.protocol.elements import to_bytes
 from serving.protocol.served import FILE_NAME, ServedModel
 from serving.protocol.tensors import Tensor
-from serving.spec.model import DType, TensorSpec, TritonRuntime
+from serving.spec.runtime import TritonRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 _SCALAR_DIMS = (1,)
 _MICROSECONDS_PER_MS = 1000

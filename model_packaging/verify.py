@@ -17,7 +17,7 @@ from serving.errors import ArchiveError, PackagingError
 from serving.protocol.archive import SAMPLE, ModelFolder, unpack
 from serving.protocol.served import ServedModel
 from serving.spec.manifest import FileEntry, PackageManifest
-from serving.spec.model import TritonRuntime
+from serving.spec.runtime import TritonRuntime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from serving.errors import ArchiveError
 from serving.protocol.served import FILE_NAME, ServedModel
-from serving.spec.model import TritonRuntime
+from serving.spec.runtime import TritonRuntime
 
 MAX_FILES = 4096
 MAX_BYTES = 64 << 30

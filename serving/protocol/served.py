@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from serving.errors import ArchiveError
 from serving.spec import codec
-from serving.spec.model import ModelSpec, Runtime, TensorSpec
+from serving.spec.model import ModelSpec
+from serving.spec.runtime import Runtime
+from serving.spec.tensors import TensorSpec
 
 FILE_NAME = "streamhub.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from serving.errors import InvalidRequestError
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, Array, InferRequest
-from serving.spec.model import DType, TensorSpec
+from serving.spec.tensors import DType, TensorSpec
 
 Signature = tuple[tuple[int, ...], ...]
 

@@ -16,7 +16,7 @@ from serving.batching.policy import ServiceTimes
 from serving.errors import ArchiveError, ModelFailedError
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, Array
-from serving.spec.model import DType, TensorSpec
+from serving.spec.tensors import DType, TensorSpec
 
 _ORT_TYPES = {
     "tensor(bool)": DType.BOOL,

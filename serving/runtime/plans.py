@@ -20,7 +20,7 @@ from serving.protocol.elements import from_lists
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import Array, InferRequest, InferResponse, Tensor
 from serving.runtime.checks import RequestCheck, Signature
-from serving.spec.model import DType
+from serving.spec.tensors import DType
 
 _MOST_PLANS = 256
 _MOST_HEAD_BYTES = 2048

@@ -27,7 +27,7 @@ from serving.runtime.http import Connection
 from serving.runtime.model import OnnxModel, blank
 from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
-from serving.spec.model import TritonRuntime
+from serving.spec.runtime import TritonRuntime
 
 _BACKLOG = 2048
 _SWEEP_S = 1.0

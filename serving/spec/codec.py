@@ -23,7 +23,7 @@ from cattrs import (
 )
 from cattrs.gen import make_dict_structure_fn
 
-from serving.spec.model import Runtime, TritonRuntime, VllmRuntime
+from serving.spec.runtime import Runtime, TritonRuntime, VllmRuntime
 
 T = TypeVar("T")
 

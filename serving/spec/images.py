@@ -5,7 +5,8 @@ The registry's account and region belong to a stage, so they are not here: see `
 
 from __future__ import annotations
 
-from serving.spec.model import ModelSpec, TritonRuntime
+from serving.spec.model import ModelSpec
+from serving.spec.runtime import TritonRuntime
 
 # Newest tags of the SageMaker Python SDK's table (2.27.0) and of the DLC changelog (vLLM).
 REPOSITORIES = {

@@ -12,10 +12,10 @@ import orjson
 from cattrs import BaseValidationError
 
 from serving.errors import ModelNotFoundError, Problem, SpecError
-from serving.spec.checks import model_problems, stage_problems
 from serving.spec.codec import converter, failures
 from serving.spec.manifest import LockedVersion
 from serving.spec.model import ModelSpec
+from serving.spec.rules import model_problems, stage_problems
 from serving.spec.stage import StageSpec
 
 T = TypeVar("T")

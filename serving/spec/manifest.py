@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from serving.spec.model import TensorSpec
+from serving.spec.tensors import TensorSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

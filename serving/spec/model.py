@@ -1,7 +1,7 @@
 """The types of `models/<name>/model.toml`: one file says all there is to say of a model.
 
 Keys in the file are the field names below, section by section; unknown keys are errors.
-`serving.spec.load` reads the file, `serving.spec.checks` holds the rules that span fields.
+`serving.spec.load` reads the file, `serving.spec.rules` holds the rules that span fields.
 """
 
 from __future__ import annotations
@@ -10,27 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-
-class DType(StrEnum):
-    """Tensor element types, in the words of the Open Inference Protocol."""
-
-    BOOL = "BOOL"
-    UINT8 = "UINT8"
-    INT8 = "INT8"
-    INT32 = "INT32"
-    INT64 = "INT64"
-    FP16 = "FP16"
-    FP32 = "FP32"
-    FP64 = "FP64"
-    BYTES = "BYTES"
-
-
-class HostingMode(StrEnum):
-    """How SageMaker hosts the model; what AWS forbids between them is in `checks`."""
-
-    REALTIME = "realtime"
-    ASYNC = "async"
-    COMPONENTS = "components"
+from serving.spec.hosting import HostingSpec
+from serving.spec.runtime import Runtime
+from serving.spec.tensors import TensorSpec
 
 
 class Fallback(StrEnum):
@@ -39,43 +21,6 @@ class Fallback(StrEnum):
     NONE = "none"
     REVIEW = "review"
     POPULARITY = "popularity"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorSpec:
-    """One input or output; `shape` is without the batch dimension, -1 where it varies."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    range: tuple[float, float] | None = None
-    categories: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TritonRuntime:
-    """Triton with the ONNX Runtime backend; `device` chooses the instance group and the image."""
-
-    kind: Literal["triton"] = "triton"
-    device: Literal["cpu", "gpu"]
-    max_batch_size: int = 32
-    max_queue_delay_ms: float = 10.0
-    max_queue_size: int = 256
-    instances: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VllmRuntime:
-    """The vLLM container on a Hugging Face folder (safetensors only)."""
-
-    kind: Literal["vllm"] = "vllm"
-    tensor_parallel: int = 1
-    max_model_len: int = 4096
-    gpu_memory_utilization: float = 0.9
-    max_queue_size: int = 256
-
-
-Runtime = TritonRuntime | VllmRuntime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,29 +63,6 @@ class FeatureViewSpec:
     fields: tuple[str, ...]
     max_age_s: float
     defaults: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingSpec:
-    """Target tracking on concurrent requests a model copy (10 s metric)."""
-
-    target_concurrency: float
-    scale_in_cooldown_s: int = 300
-    scale_out_cooldown_s: int = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostingSpec:
-    """Where it runs; a stage may make it smaller."""
-
-    mode: HostingMode = HostingMode.REALTIME
-    instance_type: str
-    min_count: int = 1
-    max_count: int = 2
-    scaling: ScalingSpec
-    accelerators: int = 0
-    startup_timeout_s: int = 600
-    download_timeout_s: int = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

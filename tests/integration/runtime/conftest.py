@@ -26,7 +26,8 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 from serving.protocol.served import ServedModel
-from serving.spec.model import DType, TensorSpec, TritonRuntime
+from serving.spec.runtime import TritonRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 WEIGHTS = np.array([1.0, -2.0, 0.5, 4.0], dtype=np.float32)
 TABLE = np.array([0.0, 10.0, 20.0], dtype=np.float32)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from serving.spec.model import TritonRuntime
+from serving.spec.runtime import TritonRuntime
 
 WEIGHTS, TABLE = np.array([1.0, -2.0, 0.5, 4.0]), np.array([0.0, 10.0, 20.0])
 

@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 from serving.protocol.served import ServedModel
-from serving.spec.model import DType, TensorSpec, VllmRuntime
+from serving.spec.runtime import VllmRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 Read = Callable[..., list[tuple[int, dict[str, str], bytes]]]
 LONG = 400_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from serving.spec.model import TritonRuntime
+from serving.spec.runtime import TritonRuntime
 
 Read = Callable[..., list[tuple[int, dict[str, str], bytes]]]
 RUNTIME = TritonRuntime(device="cpu", max_batch_size=16, max_queue_size=4)

@@ -12,19 +12,10 @@ import orjson
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from serving.spec.model import (
-    ApiSpec,
-    BudgetSpec,
-    DType,
-    HostingSpec,
-    ModelSpec,
-    ScalingSpec,
-    Slo,
-    TensorSpec,
-    TritonRuntime,
-    VersionSpec,
-    VllmRuntime,
-)
+from serving.spec.hosting import HostingSpec, ScalingSpec
+from serving.spec.model import ApiSpec, BudgetSpec, ModelSpec, Slo, VersionSpec
+from serving.spec.runtime import TritonRuntime, VllmRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 SPEC = ModelSpec(
     name="toy",

@@ -16,7 +16,8 @@ from serving.errors import PackagingError
 from serving.protocol.archive import unpack
 from serving.protocol.served import ServedModel
 from serving.spec.manifest import LockedVersion, PackageManifest
-from serving.spec.model import DType, ModelSpec, TensorSpec, VersionSpec
+from serving.spec.model import ModelSpec, VersionSpec
+from serving.spec.tensors import DType, TensorSpec
 
 IMAGE = "sagemaker-tritonserver:test"
 Network = Callable[..., onnx.ModelProto]

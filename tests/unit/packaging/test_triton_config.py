@@ -14,7 +14,9 @@ from google.protobuf import text_format
 from model_packaging.triton import config_pbtxt, layout
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import Tensor
-from serving.spec.model import DType, ModelSpec, TensorSpec, TritonRuntime
+from serving.spec.model import ModelSpec
+from serving.spec.runtime import TritonRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 
 @pytest.fixture(scope="module", name="messages")

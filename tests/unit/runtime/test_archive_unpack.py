@@ -10,7 +10,8 @@ import pytest
 from serving.errors import ArchiveError
 from serving.protocol.archive import unpack
 from serving.protocol.served import ServedModel
-from serving.spec.model import DType, TensorSpec, TritonRuntime, VllmRuntime
+from serving.spec.runtime import TritonRuntime, VllmRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 SERVED = ServedModel(
     name="toy",

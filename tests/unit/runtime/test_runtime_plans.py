@@ -16,7 +16,8 @@ from serving.protocol import codec
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, InferRequest, InferResponse, Tensor
 from serving.runtime.plans import AnswerWriter, Asked, RequestReader
-from serving.spec.model import DType, TensorSpec, TritonRuntime
+from serving.spec.runtime import TritonRuntime
+from serving.spec.tensors import DType, TensorSpec
 
 SERVED = ServedModel(
     name="toy",

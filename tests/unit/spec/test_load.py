@@ -13,9 +13,9 @@ import pytest
 
 from serving.errors import ModelNotFoundError, SpecError
 from serving.spec import ModelSpec, StageSpec
-from serving.spec.checks import MODEL_RULES
 from serving.spec.codec import from_json, to_json
 from serving.spec.load import load_model, load_project, parse
+from serving.spec.rules import MODEL_RULES
 from serving.spec.schema import SCHEMAS, schema_of
 
 RANKER = "models/recommendation_ranker/model.toml"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from serving.spec import ModelSpec, SlotVersions, StageModel, StageSpec
-from serving.spec.checks import stage_problems
 from serving.spec.load import parse
 from serving.spec.manifest import LockedVersion
+from serving.spec.rules import stage_problems
 
 NAME = "recommendation_ranker"
 

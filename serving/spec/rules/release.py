@@ -1,0 +1,45 @@
+"""Rules on releases and on drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from serving.spec.model import ModelSpec
+from serving.spec.rules.finding import Finding, Rule
+from serving.spec.rules.source import ENDPOINT_API
+
+MAX_CAPTURE_PERCENT = 100
+_DAY_S = 86_400
+
+
+def ramp_only_rises(model: ModelSpec) -> Iterator[Finding]:
+    """A ramp only adds units (docs/api.md); a share of 1 is a promotion, not a test."""
+    ramp = model.release.ramp
+    if not ramp or list(ramp) != sorted(set(ramp)) or not all(0 < share < 1 for share in ramp):
+        yield "release.ramp", str(list(ramp)), "ascending shares above 0 and below 1", "order it", ""
+    if model.release.min_uplift < 0:
+        yield "release.min_uplift", f"{model.release.min_uplift:g}", "0 or more, relative", "correct it", ""
+
+
+def capture_is_a_percentage(model: ModelSpec) -> Iterator[Finding]:
+    """Data capture samples 0 to 100 percent; M of N windows needs M ≤ N."""
+    drift = model.drift
+    if not 0 <= drift.capture_percent <= MAX_CAPTURE_PERCENT:
+        yield "drift.capture_percent", str(drift.capture_percent), "0 to 100", "correct it", ENDPOINT_API
+    if not 1 <= drift.alarm_windows <= drift.of_windows:
+        yield "drift.alarm_windows", str(drift.alarm_windows), f"1 to of_windows = {drift.of_windows}", "correct it", ""
+
+
+def windows_can_be_scheduled(model: ModelSpec) -> Iterator[Finding]:
+    """A drift window is the period of its alarm and the rate of its schedule: whole minutes, at most a day."""
+    window_s = model.drift.window_s
+    if not 0 < window_s <= _DAY_S or window_s % 60 or _DAY_S % window_s:
+        allowed = f"whole minutes that divide a day ({_DAY_S} s)"
+        yield "drift.window_s", str(window_s), allowed, "choose 3600, or another", "AWS API_PutMetricAlarm, Period"
+
+
+RULES: tuple[Rule, ...] = (
+    ramp_only_rises,
+    capture_is_a_percentage,
+    windows_can_be_scheduled,
+)

@@ -1,0 +1,3 @@
+"""Pages that several rules rest on."""
+
+ENDPOINT_API = "AWS API_CreateEndpointConfig"
