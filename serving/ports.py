@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class ModelRegistry(Protocol):
-    """Immutable versions and movable aliases (docs/packaging-and-registry.md)."""
+    """Immutable versions and movable aliases (docs/registry.md)."""
 
     def push(self, archive: Path, manifest: PackageManifest, *, actor: str) -> RegisteredModel:
         """Store bytes and manifest; the same digest again is a no-op, other bytes raise VersionConflictError."""
