@@ -43,7 +43,7 @@ class SlotScaling(Construct):
                             predefined_metric_type=_METRIC
                         )
                     ),
-                    target_value=scaling.target_concurrency,
+                    target_value=scaling.target_concurrency if scaling.target_concurrency is not None else 0,
                     scale_in_cooldown=scaling.scale_in_cooldown_s,
                     scale_out_cooldown=scaling.scale_out_cooldown_s,
                 )

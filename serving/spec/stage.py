@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from serving.spec.hosting import DeploymentSpec
+from serving.spec.scaling import ScheduleSpec
+
 Slot = Literal["a", "b"]
 SLOTS: tuple[Slot, Slot] = ("a", "b")
 
@@ -18,6 +21,28 @@ class SlotVersions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageBatch:
+    """The batch endpoint of a model in a stage: naming it deploys it; None takes the model's `[hosting.batch]`."""
+
+    instance_type: str | None = None
+    min_count: int | None = None
+    max_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowSpec:
+    """An endpoint of its own: slot a's version answers, `version` sees `sampling_percent` of the same requests.
+
+    The answers of the shadow are captured and reach nobody. None takes the model's instance type.
+    """
+
+    version: str
+    sampling_percent: int = 100
+    instance_type: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageModel:
     """One model in one stage; None takes the model spec's own value."""
 
@@ -25,8 +50,22 @@ class StageModel:
     instance_type: str | None = None
     min_count: int | None = None
     max_count: int | None = None
+    min_copies: int | None = None
+    max_copies: int | None = None
     deadline_ms: float | None = None
     capture_percent: int | None = None
+    schedules: tuple[ScheduleSpec, ...] | None = None
+    deployment: DeploymentSpec | None = None
+    batch: StageBatch | None = None
+    shadow: ShadowSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageOverride:
+    """An image by digest instead of the table's; `ami` is the InferenceAmiVersion that its CUDA needs, on a GPU."""
+
+    uri: str
+    ami: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +83,20 @@ class StageSpec:
     encryption: Literal["managed", "customer-key"] = "managed"
     alarm_emails: tuple[str, ...] = ()
     image_tags: dict[str, str] = field(default_factory=dict)
+    images: dict[str, ImageOverride] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
 
 def endpoint_name(stage: str, model_slug: str) -> str:
     """The endpoint of a model in a stage: stable for ever, at most 63 characters (docs/adr/0002)."""
     return f"streamhub-{stage}-{model_slug}"
+
+
+def batch_endpoint_name(stage: str, model_slug: str) -> str:
+    """The async endpoint beside it."""
+    return f"{endpoint_name(stage, model_slug)}-batch"
+
+
+def shadow_endpoint_name(stage: str, model_slug: str) -> str:
+    """The endpoint that mirrors requests to a version nobody is answered by."""
+    return f"{endpoint_name(stage, model_slug)}-shadow"

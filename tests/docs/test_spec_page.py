@@ -22,13 +22,24 @@ SECTIONS: Mapping[str, tuple[tuple[type, str], ...]] = {
     "[[inputs]]": ((spec.TensorSpec, ""),),
     "[api]": ((spec.ApiSpec, ""),),
     "[[features]]": ((spec.FeatureViewSpec, ""),),
-    "[hosting]": ((spec.HostingSpec, ""), (spec.ScalingSpec, "scaling.")),
+    "[hosting]": (
+        (spec.HostingSpec, ""),
+        (spec.ScalingSpec, "scaling."),
+        (spec.CustomMetricSpec, "scaling.custom."),
+        (spec.StepPolicySpec, "scaling.step."),
+        (spec.StepSpec, "scaling.step.steps."),
+        (spec.ScheduleSpec, "scaling.schedules."),
+        (spec.ComponentSpec, "component."),
+        (spec.AsyncSpec, "asynchronous."),
+        (spec.BatchSpec, "batch."),
+        (spec.DeploymentSpec, "deployment."),
+    ),
     "[release]": ((spec.ReleaseSpec, ""), (spec.GuardrailSpec, "guardrails.")),
     "[drift]": ((spec.DriftSpec, ""),),
     "[budget]": ((spec.BudgetSpec, ""),),
     "[versions": ((spec.VersionSpec, ""),),
 }
-NESTED = {"scaling", "guardrails"}
+NESTED = {"scaling", "guardrails", "asynchronous", "deployment"}
 
 
 def section(start: str) -> str:

@@ -35,8 +35,9 @@ def counts_are_legal(model: ModelSpec) -> Iterator[Finding]:
     if hosting.max_count < max(1, hosting.min_count):
         allowed = f"at least {max(1, hosting.min_count)}"
         yield "hosting.max_count", str(hosting.max_count), allowed, "raise it", ""
-    if hosting.scaling.target_concurrency <= 0:
-        got = f"{hosting.scaling.target_concurrency:g}"
+    target = hosting.scaling.target_concurrency
+    if target is not None and target <= 0:
+        got = f"{target:g}"
         yield "hosting.scaling.target_concurrency", got, "above 0", "set what one instance carries", ""
 
 
