@@ -20,6 +20,7 @@ StreamHubError
 ├── TelemetryError             a baseline, a capture file or stored evidence cannot be read or written
 ├── ReleaseError               a release cannot do what was asked
 │   └── StaleWriteError        another writer changed the record first
+├── PreflightError             what would be deployed, or what is live, cannot be read
 └── LocalStackError            the local stack cannot start, stop or answer
 
 HTTP status codes are mapped at the edge, in one table a shell.
@@ -137,6 +138,10 @@ class ReleaseError(StreamHubError):
 
 class StaleWriteError(ReleaseError):
     """The record moved on since it was read; read again."""
+
+
+class PreflightError(StreamHubError):
+    """What would be deployed cannot be read, or AWS does not say who asks."""
 
 
 class LocalStackError(StreamHubError):

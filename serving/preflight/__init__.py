@@ -1,0 +1,1 @@
+"""What a deploy would do to what is live: two snapshots, compared purely (docs/adr/0022)."""

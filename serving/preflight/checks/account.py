@@ -1,0 +1,113 @@
+"""Whether the account is the stage's, bootstrapped, and lets CloudFormation do what the templates need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from serving.preflight.checks.check import Comparison
+from serving.preflight.finding import Finding, unverified
+from serving.preflight.live import Unread
+
+ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "AWS::ApiGatewayV2::Api": ("apigateway:POST",),
+    "AWS::ApplicationAutoScaling::ScalableTarget": ("application-autoscaling:RegisterScalableTarget",),
+    "AWS::ApplicationAutoScaling::ScalingPolicy": ("application-autoscaling:PutScalingPolicy",),
+    "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm",),
+    "AWS::CloudWatch::CompositeAlarm": ("cloudwatch:PutCompositeAlarm",),
+    "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard",),
+    "AWS::DynamoDB::Table": ("dynamodb:CreateTable",),
+    "AWS::EC2::VPC": ("ec2:CreateVpc",),
+    "AWS::EC2::VPCEndpoint": ("ec2:CreateVpcEndpoint",),
+    "AWS::ECS::Service": ("ecs:CreateService",),
+    "AWS::ElastiCache::ReplicationGroup": ("elasticache:CreateReplicationGroup",),
+    "AWS::ElastiCache::ServerlessCache": ("elasticache:CreateServerlessCache",),
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": ("elasticloadbalancing:CreateLoadBalancer",),
+    "AWS::Events::Rule": ("events:PutRule",),
+    "AWS::IAM::Role": ("iam:CreateRole", "iam:PassRole"),
+    "AWS::KMS::Key": ("kms:CreateKey",),
+    "AWS::Lambda::Function": ("lambda:CreateFunction",),
+    "AWS::Logs::LogGroup": ("logs:CreateLogGroup",),
+    "AWS::S3::Bucket": ("s3:CreateBucket",),
+    "AWS::SNS::Topic": ("sns:CreateTopic",),
+    "AWS::SageMaker::Endpoint": ("sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"),
+    "AWS::SageMaker::EndpointConfig": ("sagemaker:CreateEndpointConfig",),
+    "AWS::SageMaker::InferenceComponent": ("sagemaker:CreateInferenceComponent",),
+    "AWS::SageMaker::Model": ("sagemaker:CreateModel",),
+}
+"""By type: the actions without which CloudFormation cannot make one (CloudFormation's resource schemas, `handlers`)."""
+
+_SIMULATE = "give your identity iam:SimulatePrincipalPolicy on that role, or look at its policies"
+
+
+def needed_actions(kinds: Iterator[str]) -> tuple[str, ...]:
+    """Give the actions that resources of these types need."""
+    return tuple(sorted({action for kind in kinds for action in ACTIONS.get(kind, ())}))
+
+
+def account(at: Comparison) -> Iterator[Finding]:
+    """The credentials are those of the stage's account, and the environment's region is the stage's."""
+    for account_id, region in sorted({(stack.account, stack.region) for stack in at.planned.stacks}):
+        if isinstance(at.live.account, Unread):
+            fix = "set credentials that may call sts:GetCallerIdentity"
+            yield unverified("account", "AWS credentials", at.live.account.why, fix=fix)
+        elif at.live.account != account_id:
+            yield Finding(
+                level="error",
+                check="account",
+                what="AWS credentials",
+                got=f"account {at.live.account}",
+                allowed=f"{account_id}, which {at.facts.file} names",
+                fix="take that account's credentials, or mend the stage file",
+            )
+        if at.live.region not in {"", region}:
+            yield Finding(
+                level="warning",
+                check="region",
+                what="AWS_REGION",
+                got=at.live.region,
+                allowed=f"{region}, which {at.facts.file} names",
+                fix="set it: other commands of this shell go by it, while the deploy goes by the stage file",
+            )
+
+
+def bootstrap(at: Comparison) -> Iterator[Finding]:
+    """The account and region are bootstrapped, and not by too old a CDK."""
+    needed = max((stack.bootstrap_version for stack in at.planned.stacks), default=0)
+    first = at.planned.stacks[0]
+    fix = f"run cdk bootstrap aws://{first.account}/{first.region}"
+    found = at.live.bootstrap
+    if isinstance(found, Unread):
+        yield unverified("bootstrap", first.bootstrap_parameter, found.why, fix="allow ssm:GetParameter on it")
+    elif found is None or found < needed:
+        yield Finding(
+            level="error",
+            check="bootstrap",
+            what=f"{first.account} in {first.region}",
+            got="no bootstrap" if found is None else f"version {found}",
+            allowed=f"version {needed} or later",
+            fix=fix,
+            source="CDK guide, Bootstrapping",
+        )
+
+
+def permissions(at: Comparison) -> Iterator[Finding]:
+    """CloudFormation's role may make what the templates hold."""
+    role = next((stack.execution_role for stack in at.planned.stacks if stack.execution_role), "")
+    if not role:
+        return
+    name = role.rpartition("/")[2]
+    if isinstance(at.live.permissions, Unread):
+        yield unverified("permission", name, at.live.permissions.why, fix=_SIMULATE)
+        return
+    for action, allowed in sorted(at.live.permissions.items()):
+        if not allowed:
+            yield Finding(
+                level="error",
+                check="permission",
+                what=name,
+                got=f"{action} denied",
+                allowed="an execution role that may call it",
+                fix="bootstrap again with --cloudformation-execution-policies that hold it (docs/deploy.md)",
+                source="IAM API reference, SimulatePrincipalPolicy",
+            )

@@ -1,0 +1,181 @@
+"""What a stage's templates would make, in the words that the checks need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from serving.preflight.templates import PlannedStack, Resolver, Resource, read_stacks, referenced
+
+VARIANT_DIMENSION: Final = "sagemaker:variant:DesiredInstanceCount"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedVariant:
+    """One production or shadow variant; None is what follows only once it is deployed."""
+
+    name: str
+    instance_type: str | None
+    count: int
+    image: str | None = None
+    archive: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEndpoint:
+    """An endpoint and its config; `config_id` is the config's logical id, `excluded` what a deploy would reset."""
+
+    name: str
+    stack: str
+    config_id: str
+    variants: tuple[PlannedVariant, ...]
+    retains: bool
+    excluded: tuple[str, ...] = ()
+    rolling: bool = False
+    asynchronous: bool = False
+
+    def variant(self, name: str) -> PlannedVariant | None:
+        """Give a variant by name."""
+        return next((variant for variant in self.variants if variant.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTarget:
+    """A scalable target, and the stack that makes it."""
+
+    stack: str
+    id: str
+    resource: str
+    dimension: str
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A stage as it would be deployed."""
+
+    stage: str
+    stacks: tuple[PlannedStack, ...]
+    endpoints: tuple[PlannedEndpoint, ...]
+    targets: tuple[PlannedTarget, ...]
+    images: tuple[str, ...]
+    archives: tuple[str, ...]
+    names: Mapping[tuple[str, str], Resource]
+
+    def stack(self, name: str) -> PlannedStack | None:
+        """Give a stack by name."""
+        return next((stack for stack in self.stacks if stack.name == name), None)
+
+    def endpoint(self, name: str) -> PlannedEndpoint | None:
+        """Give an endpoint by name."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.name == name), None)
+
+
+def read_planned(folder: Path, *, stage: str) -> Planned:
+    """Read what `cdk synth` wrote for a stage.
+
+    Raises:
+        PreflightError: the folder holds no such thing.
+
+    """
+    return planned_of(read_stacks(folder), stage=stage)
+
+
+def planned_of(stacks: Sequence[PlannedStack], *, stage: str) -> Planned:
+    """Give what templates would make."""
+    reader = _Reader(stacks)
+    models = [model for stack in stacks for model in reader.models(stack).values()]
+    return Planned(
+        stage=stage,
+        stacks=tuple(stacks),
+        endpoints=tuple(endpoint for stack in stacks for endpoint in reader.endpoints(stack)),
+        targets=tuple(target for stack in stacks for target in reader.targets(stack)),
+        images=tuple(sorted({model.image for model in models if model.image is not None})),
+        archives=tuple(sorted({model.archive for model in models if model.archive is not None})),
+        names={key: resource for stack in stacks for key, resource in reader.names(stack)},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    image: str | None
+    archive: str | None
+    environment: Mapping[str, str]
+
+
+class _Reader:
+    def __init__(self, stacks: Sequence[PlannedStack]) -> None:
+        self._resolver = Resolver(stacks)
+
+    def models(self, stack: PlannedStack) -> dict[str, _Model]:
+        return {model.id: self._model(stack, model) for model in stack.resources("AWS::SageMaker::Model")}
+
+    def endpoints(self, stack: PlannedStack) -> Iterator[PlannedEndpoint]:
+        configs = {config.id: config for config in stack.resources("AWS::SageMaker::EndpointConfig")}
+        models = self.models(stack)
+        for endpoint in stack.resources("AWS::SageMaker::Endpoint"):
+            name = self._resolver.name_of(stack, endpoint)
+            config = configs.get(referenced(endpoint.properties.get("EndpointConfigName")) or "")
+            if name is not None and config is not None:
+                yield self._endpoint(stack, name, endpoint.properties, config, models)
+
+    def targets(self, stack: PlannedStack) -> Iterator[PlannedTarget]:
+        for target in stack.resources("AWS::ApplicationAutoScaling::ScalableTarget"):
+            resource = self._resolver.text(stack, target.properties["ResourceId"])
+            if resource is not None:
+                yield PlannedTarget(
+                    stack=stack.name,
+                    id=target.id,
+                    resource=resource,
+                    dimension=str(target.properties["ScalableDimension"]),
+                    minimum=int(target.properties["MinCapacity"]),
+                    maximum=int(target.properties["MaxCapacity"]),
+                )
+
+    def names(self, stack: PlannedStack) -> Iterator[tuple[tuple[str, str], Resource]]:
+        for resource in stack.resources():
+            name = self._resolver.name_of(stack, resource)
+            if name is not None:
+                yield (resource.kind, name), resource
+
+    def _endpoint(
+        self, stack: PlannedStack, name: str, properties: Mapping[str, Any], config: Resource, models: dict[str, _Model]
+    ) -> PlannedEndpoint:
+        held = config.properties
+        variants = [*held.get("ProductionVariants", ()), *held.get("ShadowProductionVariants", ())]
+        excluded = properties.get("ExcludeRetainedVariantProperties", ())
+        return PlannedEndpoint(
+            name=name,
+            stack=stack.name,
+            config_id=config.id,
+            variants=tuple(self._variant(stack, variant, models) for variant in variants),
+            retains=properties.get("RetainAllVariantProperties") is True,
+            excluded=tuple(item["VariantPropertyType"] for item in excluded),
+            rolling="RollingUpdatePolicy" in properties.get("DeploymentConfig", {}),
+            asynchronous="AsyncInferenceConfig" in held,
+        )
+
+    def _variant(self, stack: PlannedStack, variant: Mapping[str, Any], models: dict[str, _Model]) -> PlannedVariant:
+        model = models.get(referenced(variant.get("ModelName")) or "")
+        return PlannedVariant(
+            name=str(variant["VariantName"]),
+            instance_type=self._resolver.text(stack, variant.get("InstanceType")),
+            count=int(variant.get("InitialInstanceCount", 1)),
+            image=model.image if model is not None else None,
+            archive=model.archive if model is not None else None,
+            environment=model.environment if model is not None else {},
+        )
+
+    def _model(self, stack: PlannedStack, model: Resource) -> _Model:
+        container: Mapping[str, Any] = model.properties.get("PrimaryContainer") or model.properties["Containers"][0]
+        source = container.get("ModelDataSource", {}).get("S3DataSource", {}).get("S3Uri")
+        environment = self._resolver.value(stack, container.get("Environment", {}))
+        return _Model(
+            image=self._resolver.text(stack, container.get("Image")),
+            archive=self._resolver.text(stack, container.get("ModelDataUrl", source)),
+            environment={key: str(value) for key, value in environment.items()},
+        )
