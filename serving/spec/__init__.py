@@ -1,5 +1,6 @@
 """What a model and a stage are, as frozen types; the only home of their files' formats."""
 
+from serving.spec.api_shell import ApiShell
 from serving.spec.effective import in_stage
 from serving.spec.hosting import (
     AsyncSpec,
@@ -41,6 +42,7 @@ from serving.spec.tensors import DType, TensorSpec
 
 __all__ = [
     "SLOTS",
+    "ApiShell",
     "ApiSpec",
     "AsyncSpec",
     "BatchSpec",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from serving.spec.api_shell import ApiShell
 from serving.spec.hosting import DeploymentSpec
 from serving.spec.scaling import ScheduleSpec
 
@@ -85,6 +86,7 @@ class StageSpec:
     image_tags: dict[str, str] = field(default_factory=dict)
     images: dict[str, ImageOverride] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    api: ApiShell = field(default_factory=ApiShell)
 
 
 def endpoint_name(stage: str, model_slug: str) -> str:

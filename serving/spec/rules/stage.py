@@ -9,6 +9,7 @@ from serving.errors import Problem
 from serving.spec.hosting import HostingMode
 from serving.spec.manifest import LockedVersion
 from serving.spec.model import ModelSpec
+from serving.spec.rules.api import api_findings
 from serving.spec.rules.finding import Finding
 from serving.spec.rules.hosting import instance_findings
 from serving.spec.rules.release import MAX_CAPTURE_PERCENT
@@ -60,7 +61,7 @@ def stage_problems(
 
     if stage.name != stem:
         add("name", repr(stage.name), f"{stem!r}, the file's name", "make them the same")
-    problems += (Problem(file, *finding) for finding in _place(stage))
+    problems += (Problem(file, *finding) for finding in (*_place(stage), *api_findings(stage)))
     for name, entry in ((name, entry) for name, entry in stage.models.items() if name not in unread):
         key = f"models.{name}"
         if name not in models:
