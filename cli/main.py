@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Releases: start, status, tick, pause, promote, rollback, history, sample-size, …",
     ),
     "drift": ("cli.drift", "Drift: run against a version's baseline, and show it."),
+    "preflight": ("cli.preflight", "What a deploy would do to what is live, before it does."),
     "demo": ("cli.demo.command", "The whole life of a model on this machine."),
 }
 

@@ -42,14 +42,22 @@ def signer(service: str) -> SigV4Auth:
     return SigV4Auth(credentials, service, region)
 
 
-def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: float = 3.0, attempts: int = 4) -> Any:  # noqa: ANN401 - boto3 makes clients at run time; callers name the stub type
+def client(
+    service: str,
+    *,
+    region: str | None = None,
+    read_timeout_s: float = 20.0,
+    connect_timeout_s: float = 3.0,
+    attempts: int = 4,
+) -> Any:  # noqa: ANN401 - boto3 makes clients at run time; callers name the stub type
     """Give a client of an AWS service.
 
     Region, credentials and endpoint come from the environment alone (`AWS_REGION`, `AWS_ENDPOINT_URL`, …), so the
-    same code speaks to AWS and to the local stack.
+    same code speaks to AWS and to the local stack; only a caller that reads a stage file names the region itself.
 
     Args:
         service: boto3's name of the service.
+        region: another one than the environment's.
         read_timeout_s: how long one answer may take.
         connect_timeout_s: how long one connection may take.
         attempts: tries altogether, with botocore's jittered back-off; 1 where a budget leaves no time for a second.
@@ -67,7 +75,7 @@ def client(service: str, *, read_timeout_s: float = 20.0, connect_timeout_s: flo
         s3={"addressing_style": "path"} if service == "s3" else None,
     )
     try:
-        return _session().client(service, region_name=_region(), config=config)  # type: ignore[call-overload]
+        return _session().client(service, region_name=region or _region(), config=config)  # type: ignore[call-overload]
     except NoRegionError as error:
         raise EndpointError(_NO_REGION) from error
     except ValueError as error:

@@ -1,0 +1,60 @@
+"""Images in their repositories and archives in the registry."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from serving.aws.preflight.asking import Clients, ask, find
+from serving.preflight.live import StoredArchive, Unread
+from serving.preflight.planned import Planned
+
+_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<repository>[^:@]+)"
+    r"(:(?P<tag>[^@]+))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+_NO_IMAGE = ("ImageNotFoundException", "RepositoryNotFoundException")
+_NO_OBJECT = ("404", "NoSuchKey", "NotFound", "NoSuchBucket")
+
+
+def images_of(clients: Clients, planned: Planned) -> dict[str, bool | Unread]:
+    """Say which images exist."""
+    return {image: ask(partial(_has_image, clients, image)) for image in planned.images}
+
+
+def _has_image(clients: Clients, uri: str) -> bool:
+    parts = _IMAGE.fullmatch(uri)
+    if parts is None:
+        return False
+    wanted = {"imageDigest": parts["digest"]} if parts["digest"] else {"imageTag": parts["tag"] or "latest"}
+    ecr = clients("ecr")
+    found: Any = find(
+        lambda: ecr.batch_get_image(registryId=parts["account"], repositoryName=parts["repository"], imageIds=[wanted]),
+        absent=_NO_IMAGE,
+    )
+    return bool(found and found["images"])
+
+
+def archives_of(clients: Clients, planned: Planned) -> dict[str, StoredArchive | Unread | None]:
+    """Give what lies where each archive should."""
+    return {archive: ask(partial(_stored, clients, archive)) for archive in planned.archives}
+
+
+def _stored(clients: Clients, uri: str) -> StoredArchive | None:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    s3 = clients("s3")
+    if key.endswith("/"):
+        page: Any = find(lambda: s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1), absent=_NO_OBJECT)
+        return StoredArchive(objects=page["KeyCount"]) if page and page["KeyCount"] else None
+    head: Mapping[str, Any] | None = find(
+        lambda: s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED"), absent=_NO_OBJECT
+    )
+    return StoredArchive(objects=1, sha256=_whole(head.get("ChecksumSHA256"))) if head is not None else None
+
+
+def _whole(checksum: str | None) -> str | None:
+    """Give the digest of a whole object; of one uploaded in parts S3 keeps a digest of digests, `…-<parts>`."""
+    return base64.b64decode(checksum).hex() if checksum and "-" not in checksum else None
