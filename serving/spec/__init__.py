@@ -23,6 +23,7 @@ from serving.spec.model import (
     Slo,
     VersionSpec,
 )
+from serving.spec.quantisation import QuantisationSpec
 from serving.spec.runtime import Runtime, TritonRuntime, VllmRuntime
 from serving.spec.scaling import CustomMetricSpec, ScalingSpec, ScheduleSpec, StepPolicySpec, StepSpec
 from serving.spec.stage import (
@@ -59,6 +60,7 @@ __all__ = [
     "HostingSpec",
     "ImageOverride",
     "ModelSpec",
+    "QuantisationSpec",
     "ReleaseSpec",
     "Runtime",
     "ScalingSpec",

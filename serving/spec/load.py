@@ -172,7 +172,9 @@ def _shared_routes(models: Mapping[str, ModelSpec]) -> Iterator[Problem]:
 def _missing_files(root: Path, name: str, model: ModelSpec) -> Iterator[Problem]:
     folder = root / "models" / name
     for version, files in model.versions.items():
-        named: Mapping[str, str] = {"weights": files.weights, "metrics": files.metrics, "baseline": files.baseline}
+        named = {"weights": files.weights, "metrics": files.metrics, "baseline": files.baseline}
+        if (asked := files.quantisation) is not None:
+            named |= {"quantisation.calibration": asked.calibration, "quantisation.evaluation": asked.evaluation}
         for key, value in named.items():
             place = f"versions.{version}.{key}"
             file = f"models/{name}/model.toml"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
+from serving.spec.evidence import Conversion, Parity
 from serving.spec.tensors import TensorSpec
 
 
@@ -22,7 +26,8 @@ class PackageManifest:
     """All that is known of one version's bytes; written beside the archive and into the registry.
 
     Holds no time of building: the same inputs give the same manifest. `thresholds` maps
-    `block` and `review` to label → score, so that versions in slots a and b may differ.
+    `block` and `review` to label → score, so that versions in slots a and b may differ. `parity` is with the network
+    that was trained; `conversion` is what was done to its weights on packaging. Both are None where nothing was.
     """
 
     name: str
@@ -43,6 +48,8 @@ class PackageManifest:
     data_sha256: str
     baseline: dict[str, object]
     toolchain: dict[str, str]
+    parity: Parity | None = None
+    conversion: Conversion | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

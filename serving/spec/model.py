@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from serving.spec.hosting import HostingSpec
+from serving.spec.quantisation import QuantisationSpec
 from serving.spec.runtime import Runtime
 from serving.spec.tensors import TensorSpec
 
@@ -25,11 +26,17 @@ class Fallback(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionSpec:
-    """One trained version: where its weights are and what was measured of it (paths from the model folder)."""
+    """One trained version: where its weights are and what was measured of it (paths from the model folder).
+
+    `optimise` and `quantisation` change the graph when it is packaged; the weights in the folder stay as they were
+    trained.
+    """
 
     weights: str
     metrics: str = ""
     baseline: str = ""
+    optimise: bool = False
+    quantisation: QuantisationSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from serving.errors import Problem
 from serving.spec.model import ModelSpec
-from serving.spec.rules import hosting, model, release, runtime
+from serving.spec.rules import hosting, model, release, runtime, version
 from serving.spec.rules.finding import Rule
 from serving.spec.rules.stage import stage_problems
 
 __all__ = ["MODEL_RULES", "model_problems", "stage_problems"]
 
-MODEL_RULES: tuple[Rule, ...] = (*model.RULES, *runtime.RULES, *hosting.RULES, *release.RULES)
+MODEL_RULES: tuple[Rule, ...] = (*model.RULES, *runtime.RULES, *hosting.RULES, *release.RULES, *version.RULES)
 
 
 def model_problems(spec: ModelSpec, *, file: str, folder: str) -> list[Problem]:
