@@ -27,6 +27,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 CONTENT_TYPE = b"application/x-amz-json-1.1"
+_READS = ("Describe", "List")
 _log = logging.getLogger(__name__)
 
 
@@ -124,6 +125,8 @@ class JsonService:
         if operation.input_shape is not None:
             check(params, operation.input_shape)
         result = handler(params)
+        if not name.startswith(_READS):
+            _log.info("%s.%s %s", self.target_prefix, name, orjson.dumps(params).decode())
         if operation.output_shape is not None:
             try:
                 check(result, operation.output_shape)

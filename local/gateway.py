@@ -15,6 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from local import ministack_adapter
+from local.absent import Absent
 from local.alarm_watch import AlarmWatch
 from local.autoscaling import create_app as create_autoscaling
 from local.listener import HOST, AnnouncingServer, bind
@@ -43,13 +44,8 @@ def create_gateway(settings: LocalSettings, *, port: int, valkey_port: int, stag
         account=settings.account,
         state_dir=settings.state_dir,
     )
-    target = Target(
-        endpoint_url=settings.s3_endpoint_url,
-        region=settings.region,
-        account=settings.account,
-        valkey_port=valkey_port,
-    )
-    other = ministack_adapter.application(resource_types(target))
+    target = Target(endpoint_url=settings.s3_endpoint_url, region=settings.region)
+    other = Absent(ministack_adapter.application(resource_types(target)), account=settings.account)
     services: dict[Service, Asgi] = {
         "other": other,
         "sagemaker": create_sagemaker(settings),

@@ -40,19 +40,17 @@ class ResourceType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where the services answer, and where the feature cache really is."""
+    """Where the services answer."""
 
     endpoint_url: str
     region: str
-    account: str
-    valkey_port: int
 
 
 def resource_types(target: Target) -> dict[str, ResourceType]:
     """Give the types, wired to the services at `target`."""
     sagemaker = _SageMaker(_client("sagemaker", target))
     scaling = _Scaling(_client("application-autoscaling", target))
-    cache = _ServerlessCache(target)
+    cache = _ServerlessCache(_client("elasticache", target))
     return {
         "AWS::SageMaker::Model": sagemaker.immutable("Model", "CreateModel"),
         "AWS::SageMaker::EndpointConfig": sagemaker.immutable("EndpointConfig", "CreateEndpointConfig"),
@@ -267,34 +265,36 @@ class _Scaling:
 
 
 class _ServerlessCache:
-    """The one Valkey server of the stack under the cache's name; plain text, since the wheel's server has no TLS."""
+    """A cache that ElastiCache knows, at the one Valkey server of the stack: plain text, since that one has no TLS."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - boto3 makes clients at run time
+        self._client = client
 
     def create(self, logical_id: str, properties: Properties, stack: str) -> Created:
-        """Give the address of the server that runs already."""
-        name = str(properties.get("ServerlessCacheName", generated_name(stack, logical_id)))
-        return name, self._attributes(name)
+        """Make it known; its address is that of the server that runs already."""
+        named = {"ServerlessCacheName": generated_name(stack, logical_id), **properties}
+        request = request_of(named, "CreateServerlessCache", service="elasticache")
+        return _cache(self._client.create_serverless_cache(**request)["ServerlessCache"])
 
     def update(self, physical_id: str, _old: Properties, _new: Properties) -> Created:
         """Keep the address: limits are not enforced here."""
-        return physical_id, self._attributes(physical_id)
+        found = self._client.describe_serverless_caches(ServerlessCacheName=physical_id)["ServerlessCaches"]
+        return _cache(found[0])
 
-    def delete(self, physical_id: str, properties: Properties) -> None:
-        """Leave the server to the supervisor, which ends it with the stack."""
+    def delete(self, physical_id: str, _properties: Properties) -> None:
+        """Forget it; the server itself ends with the stack, by its supervisor."""
+        try:
+            self._client.delete_serverless_cache(ServerlessCacheName=physical_id)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ServerlessCacheNotFoundFault":
+                raise
 
-    def _attributes(self, name: str) -> dict[str, str]:
-        port = str(self._target.valkey_port)
-        owner = f"{self._target.region}:{self._target.account}"
-        return {
-            "ARN": f"arn:aws:elasticache:{owner}:serverlesscache:{name}",
-            "Endpoint.Address": "127.0.0.1",
-            "Endpoint.Port": port,
-            "ReaderEndpoint.Address": "127.0.0.1",
-            "ReaderEndpoint.Port": port,
-            "Status": "available",
-        }
+
+def _cache(found: Mapping[str, Any]) -> Created:
+    attributes = {"ARN": found["ARN"], "Status": found["Status"]}
+    for name in ("Endpoint", "ReaderEndpoint"):
+        attributes |= {f"{name}.{key}": str(found[name][key]) for key in ("Address", "Port")}
+    return found["ServerlessCacheName"], attributes
 
 
 def _client(service: str, target: Target) -> Any:  # noqa: ANN401 - boto3 makes clients at run time

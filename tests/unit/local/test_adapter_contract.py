@@ -24,7 +24,7 @@ ALARM = "endpoint-errors-a"
 
 @pytest.fixture(name="hooked", scope="module")
 def hooked_fixture() -> None:
-    target = Target(endpoint_url="http://127.0.0.1:1", region=REGION, account=ACCOUNT, valkey_port=1)
+    target = Target(endpoint_url="http://127.0.0.1:1", region=REGION)
     ministack_adapter.application(resource_types(target))
 
 

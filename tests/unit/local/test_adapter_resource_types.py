@@ -15,7 +15,7 @@ from local.resource_types import ResourceType, Target, generated_name, request_o
 from serving.errors import LocalStackError
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
-TARGET = Target(endpoint_url="http://127.0.0.1:1", region="us-east-1", account="123456789012", valkey_port=6399)
+TARGET = Target(endpoint_url="http://127.0.0.1:1", region="us-east-1")
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 REFERENCE = "endpoint/e/variant/a|sagemaker:variant:DesiredInstanceCount|sagemaker"
 
@@ -27,6 +27,7 @@ class Wired:
         self.types = found
         self.sagemaker = stubs["sagemaker"]
         self.scaling = stubs["application-autoscaling"]
+        self.cache = stubs["elasticache"]
 
 
 @pytest.fixture(name="wired")
@@ -212,8 +213,25 @@ def test_a_policy_finds_its_target_by_reference(wired: Wired) -> None:
     policy.delete("arn:policy", properties)
 
 
-def test_the_cache_stands_where_the_real_valkey_is(wired: Wired) -> None:
+def test_the_cache_is_known_to_elasticache_and_stands_where_the_real_valkey_is(wired: Wired) -> None:
     cache = wired.types["AWS::ElastiCache::ServerlessCache"]
+    address = {"Address": "127.0.0.1", "Port": 6399}
+    known = {
+        "ServerlessCacheName": "features",
+        "ARN": "arn:cache",
+        "Status": "available",
+        "Endpoint": address,
+        "ReaderEndpoint": address,
+    }
+    wired.cache.add_response(
+        "create_serverless_cache",
+        {"ServerlessCache": known},
+        {"ServerlessCacheName": "features", "Engine": "valkey"},
+    )
+    wired.cache.add_response("delete_serverless_cache", {"ServerlessCache": known})
+    wired.cache.add_client_error("delete_serverless_cache", "ServerlessCacheNotFoundFault", "gone")
     name, attributes = cache.create("C", {"ServerlessCacheName": "features", "Engine": "valkey"}, "s")
     assert name == "features"
     assert (attributes["Endpoint.Address"], attributes["Endpoint.Port"]) == ("127.0.0.1", "6399")
+    cache.delete(name, {})
+    cache.delete(name, {})
