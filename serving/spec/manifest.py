@@ -28,6 +28,7 @@ class PackageManifest:
     Holds no time of building: the same inputs give the same manifest. `thresholds` maps
     `block` and `review` to label → score, so that versions in slots a and b may differ. `parity` is with the network
     that was trained; `conversion` is what was done to its weights on packaging. Both are None where nothing was.
+    Of a `prefix` (files as they are, in no tar) `archive_sha256` is the `tree_sha256` of its files and `size_bytes` their sum.
     """
 
     name: str
@@ -50,6 +51,7 @@ class PackageManifest:
     toolchain: dict[str, str]
     parity: Parity | None = None
     conversion: Conversion | None = None
+    layout: Literal["archive", "prefix"] = "archive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +92,11 @@ class AliasRecord:
 def blob_key(name: str, sha256: str) -> str:
     """The S3 key of an archive: named by its content, so bytes under it never change."""
     return f"models/{name}/blobs/sha256/{sha256}/model.tar.gz"
+
+
+def tree_sha256(files: Iterable[FileEntry]) -> str:
+    """Give the digest of a folder: SHA-256 over `<sha256>  <size>  <path>` lines, sorted by path."""
+    lines = (
+        f"{entry.sha256}  {entry.size_bytes}  {entry.path}\n" for entry in sorted(files, key=lambda each: each.path)
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

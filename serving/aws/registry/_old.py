@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from serving.aws.objects import MAX_PUT_BYTES, S3Objects
+from serving.aws.registry.store import MAX_PUT_BYTES, S3Objects
 from serving.aws.session import client
 from serving.errors import AliasConflictError, ModelNotFoundError, RegistryError, VersionConflictError
 from serving.ports import Clock
