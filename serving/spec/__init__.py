@@ -24,7 +24,14 @@ from serving.spec.model import (
     VersionSpec,
 )
 from serving.spec.quantisation import QuantisationSpec
-from serving.spec.runtime import Runtime, TritonRuntime, VllmRuntime
+from serving.spec.runtime import (
+    BatchInputSpec,
+    EnsembleStepSpec,
+    PyTorchRuntime,
+    Runtime,
+    TritonRuntime,
+    VllmRuntime,
+)
 from serving.spec.scaling import CustomMetricSpec, ScalingSpec, ScheduleSpec, StepPolicySpec, StepSpec
 from serving.spec.stage import (
     SLOTS,
@@ -46,6 +53,7 @@ __all__ = [
     "ApiShell",
     "ApiSpec",
     "AsyncSpec",
+    "BatchInputSpec",
     "BatchSpec",
     "BudgetSpec",
     "ComponentSpec",
@@ -53,6 +61,7 @@ __all__ = [
     "DType",
     "DeploymentSpec",
     "DriftSpec",
+    "EnsembleStepSpec",
     "Fallback",
     "FeatureViewSpec",
     "GuardrailSpec",
@@ -60,6 +69,7 @@ __all__ = [
     "HostingSpec",
     "ImageOverride",
     "ModelSpec",
+    "PyTorchRuntime",
     "QuantisationSpec",
     "ReleaseSpec",
     "Runtime",

@@ -23,11 +23,11 @@ from cattrs import (
 )
 from cattrs.gen import make_dict_structure_fn
 
-from serving.spec.runtime import Runtime, TritonRuntime, VllmRuntime
+from serving.spec.runtime import PyTorchRuntime, Runtime, TritonRuntime, VllmRuntime
 
 T = TypeVar("T")
 
-_RUNTIMES: dict[str, type[TritonRuntime | VllmRuntime]] = {"triton": TritonRuntime, "vllm": VllmRuntime}
+_RUNTIMES: dict[str, type[Runtime]] = {"triton": TritonRuntime, "vllm": VllmRuntime, "pytorch": PyTorchRuntime}
 
 
 class FieldError(ValueError):
@@ -88,7 +88,7 @@ def _table(cls: type, made: Converter) -> Callable[[object, object], object]:
     return structure
 
 
-def _runtime(value: object, _: object) -> TritonRuntime | VllmRuntime:
+def _runtime(value: object, _: object) -> Runtime:
     kind = value.get("kind") if isinstance(value, dict) else value
     cls = _RUNTIMES.get(kind) if isinstance(kind, str) else None
     if cls is None:

@@ -28,7 +28,7 @@ class PackageManifest:
     Holds no time of building: the same inputs give the same manifest. `thresholds` maps
     `block` and `review` to label → score, so that versions in slots a and b may differ. `parity` is with the network
     that was trained; `conversion` is what was done to its weights on packaging. Both are None where nothing was.
-    Of a `prefix` (files as they are, in no tar) `archive_sha256` is the `tree_sha256` of its files and `size_bytes` their sum.
+    Of a `prefix` (files as they are, in no tar) `archive_sha256` is the `tree_sha256` of its files, `size_bytes` their sum.
     """
 
     name: str

@@ -11,21 +11,30 @@ class DType(StrEnum):
 
     BOOL = "BOOL"
     UINT8 = "UINT8"
+    UINT16 = "UINT16"
+    UINT32 = "UINT32"
+    UINT64 = "UINT64"
     INT8 = "INT8"
+    INT16 = "INT16"
     INT32 = "INT32"
     INT64 = "INT64"
     FP16 = "FP16"
     FP32 = "FP32"
     FP64 = "FP64"
+    BF16 = "BF16"
     BYTES = "BYTES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """One input or output; `shape` is without the batch dimension, -1 where it varies."""
+    """One input or output; `shape` is without the batch dimension, if the model has one; -1 where it varies.
+
+    `ragged`: rows of different lengths share a batch, joined end to end (Triton's `allow_ragged_batch`).
+    """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     range: tuple[float, float] | None = None
     categories: tuple[str, ...] = ()
+    ragged: bool = False

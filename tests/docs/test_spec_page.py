@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| (`|\*\*)(.*?) \| (.*?) \| .* \|$", flags=re.MULTILINE)
 
 # section of the page → the types it describes, each with the prefix that its keys have
 SECTIONS: Mapping[str, tuple[tuple[type, str], ...]] = {
-    "[runtime]": ((spec.TritonRuntime, ""), (spec.VllmRuntime, "")),
+    "[runtime]": ((spec.TritonRuntime, ""), (spec.VllmRuntime, ""), (spec.PyTorchRuntime, "")),
     "[slo]": ((spec.Slo, ""),),
     "[[inputs]]": ((spec.TensorSpec, ""),),
     "[api]": ((spec.ApiSpec, ""),),
