@@ -49,6 +49,11 @@ class CdkCli:
         options = ("--app", str(out), "--require-approval", "never", "--progress", "events")
         self._run(f"cdk-{what}", "deploy", *options, *arguments, folder=self._commands.logs)
 
+    def destroy(self, what: str, *, out: Path) -> None:
+        """Delete every stack of the templates, the last deployed first; `what` names the log."""
+        options = ("--all", "--force", "--app", str(out), "--progress", "events")
+        self._run(f"cdk-{what}", "destroy", *options, folder=self._commands.logs)
+
     def _run(self, what: str, *arguments: str, folder: Path) -> None:
         self._commands.run(what, [*self._command, *arguments], folder=folder, environment=self._environment)
 

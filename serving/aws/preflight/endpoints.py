@@ -11,7 +11,8 @@ from botocore.exceptions import ClientError
 from serving.aws.hosted import read_endpoint
 from serving.aws.preflight.asking import Clients, ask
 from serving.aws.releases import DynamoReleaseStore
-from serving.preflight.live import LiveEndpoint, LiveTarget, Unread
+from serving.preflight.checks.names import new_names
+from serving.preflight.live import Live, LiveEndpoint, LiveTarget, Unread
 from serving.preflight.planned import Planned
 from serving.preflight.stage_facts import StageFacts
 from serving.release.state import ReleaseRecord
@@ -69,9 +70,10 @@ def _elsewhere(clients: Clients, ours: set[str]) -> dict[str, int]:
     return dict(used)
 
 
-def releases_of(clients: Clients, planned: Planned, facts: StageFacts) -> dict[str, ReleaseRecord | Unread]:
+def releases_of(clients: Clients, planned: Planned, live: Live, facts: StageFacts) -> dict[str, ReleaseRecord | Unread]:
     """Give the release records of the stage's endpoints, where there are any."""
-    table = next((name for kind, name in planned.names if kind == "AWS::DynamoDB::Table"), None)
+    new = new_names(planned, live)
+    table = next((key[1] for key in planned.names if key[0] == "AWS::DynamoDB::Table" and key not in new), None)
     if table is None:
         return {}
     store = DynamoReleaseStore(clients("dynamodb"), table=table)

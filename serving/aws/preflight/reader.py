@@ -40,6 +40,9 @@ def read_live(planned: Planned, facts: StageFacts) -> Live:
         endpoints=endpoints_of(clients, planned),
         targets=targets_of(clients),
         elsewhere=elsewhere_of(clients, planned),
-        releases=releases_of(clients, planned, facts),
     )
-    return replace(live, owners=owners_of(clients, new_names(planned, live)))
+    return replace(
+        live,
+        owners=owners_of(clients, new_names(planned, live)),
+        releases=releases_of(clients, planned, live, facts),
+    )

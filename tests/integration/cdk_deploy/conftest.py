@@ -1,0 +1,149 @@
+"""One stage is deployed, changed by hand, deployed again twice and destroyed: once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.preflight.planned import Planned, read_planned
+from serving.spec.load import load_project
+from tests.integration.cdk_deploy.story import (
+    MODERATOR,
+    RANKER,
+    REGISTRY,
+    STAGE,
+    Look,
+    Preflight,
+    World,
+    leftovers,
+    swapped,
+)
+
+AUTOSCALED_A = f"endpoint/{RANKER}/variant/a"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What each step left."""
+
+    empty: Preflight
+    before_first: Preflight
+    first: Look
+    first_templates: Planned
+    read_back: dict[str, Any]
+    by_hand: Look
+    second_templates: Planned
+    before_second: Preflight
+    busy_swapped: Preflight
+    type_changed: Preflight
+    second: Look
+    before_third: Preflight
+    third_log: str
+    third: Look
+    left: tuple[str, ...]
+    stacks_left: dict[str, str]
+
+
+@pytest.fixture(scope="session", name="story")
+def story_fixture(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Tell the whole story once."""
+    world = World(root, tmp_path_factory.mktemp("cdk-deploy"))
+    with world.stack as stack:
+        stack.start_services()
+        yield _tell(world)
+
+
+def _tell(world: World) -> Story:
+    world.edit("recommendation_ranker", r"^versions = .*$", 'versions = { a = "2.0.0", b = "2.0.0" }')
+    first = world.synth("first")
+    empty = world.preflight(first)
+    world.bootstrap()
+    world.cdk.deploy("registry", REGISTRY, "--exclusively", out=first)
+    world.publish()
+    before_first = world.preflight(first)
+    world.cdk.deploy("first", "--all", "--concurrency", "4", out=first)
+    after_first, read_back = world.look(), _read_back(world)
+
+    by_hand = _change_by_hand(world)
+    world.edit("recommendation_ranker", r"^versions = .*$", 'versions = { a = "2.0.0", b = "3.0.0" }')
+    world.publish()
+    second = world.synth("second")
+    before_second = world.preflight(second)
+    busy_swapped, type_changed = _what_somebody_else_would_deploy(world, second)
+    world.cdk.deploy("second", "--all", "--concurrency", "4", out=second)
+    after_second = world.look()
+
+    before_third = world.preflight(second)
+    world.cdk.deploy("third", "--all", "--concurrency", "4", out=second)
+    third = world.look()
+    world.cdk.destroy("destroy", out=second)
+    return Story(
+        empty=empty,
+        before_first=before_first,
+        first=after_first,
+        first_templates=read_planned(first, stage=STAGE),
+        read_back=read_back,
+        by_hand=by_hand,
+        second_templates=read_planned(second, stage=STAGE),
+        before_second=before_second,
+        busy_swapped=busy_swapped,
+        type_changed=type_changed,
+        second=after_second,
+        before_third=before_third,
+        third_log=world.log("cdk-third"),
+        third=third,
+        left=tuple(leftovers(world)),
+        stacks_left=dict(world.look().stacks),
+    )
+
+
+def _read_back(world: World) -> dict[str, Any]:
+    scaling, watch = world.client("application-autoscaling"), world.client("cloudwatch")
+    return {
+        "policies": scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"],
+        "alarms": watch.describe_alarms(AlarmNamePrefix=f"streamhub-{STAGE}-")["MetricAlarms"],
+        "caches": world.client("elasticache").describe_serverless_caches()["ServerlessCaches"],
+        "configs": {
+            name: world.client("sagemaker").describe_endpoint_config(EndpointConfigName=found["EndpointConfigName"])
+            for name, found in world.look().endpoints.items()
+        },
+    }
+
+
+def _change_by_hand(world: World) -> Look:
+    """Do what a release, an operator and a scaling policy do: weights, counts and a raised minimum."""
+    sagemaker = world.client("sagemaker")
+    for endpoint, wanted in (
+        (RANKER, [{"VariantName": "a", "DesiredWeight": 5.0, "DesiredInstanceCount": 2}]),
+        (MODERATOR, [{"VariantName": "a", "DesiredWeight": 3.0}, {"VariantName": "b", "DesiredWeight": 1.0}]),
+    ):
+        sagemaker.update_endpoint_weights_and_capacities(EndpointName=endpoint, DesiredWeightsAndCapacities=wanted)
+        sagemaker.get_waiter("endpoint_in_service").wait(
+            EndpointName=endpoint, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+    world.client("application-autoscaling").register_scalable_target(
+        ServiceNamespace="sagemaker",
+        ResourceId=AUTOSCALED_A,
+        ScalableDimension="sagemaker:variant:DesiredInstanceCount",
+        MinCapacity=2,
+    )
+    return world.look()
+
+
+def _what_somebody_else_would_deploy(world: World, templates: Path) -> tuple[Preflight, Preflight]:
+    locks = load_project(world.project).locks["recommendation_ranker"]
+    folder = templates.parent
+    swap = swapped(
+        world.project, templates, _new(folder / "swap"), old=locks["2.0.0"].sha256, new=locks["3.0.0"].sha256
+    )
+    resize = swapped(world.project, templates, _new(folder / "resize"), old="ml.c6i.large", new="ml.c6i.xlarge")
+    return tuple(world.preflight(changed, project=project) for project, changed in (swap, resize))  # type: ignore[return-value]
+
+
+def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
