@@ -45,7 +45,10 @@ class ShadowSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageModel:
-    """One model in one stage; None takes the model spec's own value."""
+    """One model in one stage; None takes the model spec's own value.
+
+    `autoscaling = false` takes the scalable targets away: the first of two deploys that change an instance type.
+    """
 
     versions: SlotVersions
     instance_type: str | None = None
@@ -57,6 +60,7 @@ class StageModel:
     capture_percent: int | None = None
     schedules: tuple[ScheduleSpec, ...] | None = None
     deployment: DeploymentSpec | None = None
+    autoscaling: bool = True
     batch: StageBatch | None = None
     shadow: ShadowSpec | None = None
 
