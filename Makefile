@@ -15,7 +15,7 @@ NODE_BIN = $(NODE)/bin
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: setup demo test test-train check format lambdas synth schemas deploy clean
+.PHONY: setup demo test test-train check format lambdas synth schemas preflight deploy clean
 
 setup: $(VENV)/.demo ## what the demo needs: environment, Node, CDK CLI, Valkey
 
@@ -68,7 +68,11 @@ lambdas: setup ## the Lambda folders, without Docker
 synth: setup lambdas ## CloudFormation of one stage into cdk.out/$(STAGE)
 	PATH="$(NODE_BIN):$(abspath $(BIN)):$$PATH" $(CDK) synth --quiet -c stage=$(STAGE) -o cdk.out/$(STAGE)
 
-deploy: synth ## deploy one stage from what was synthesised
+preflight: setup ## what a deploy of cdk.out/$(STAGE) would do to what is live
+	$(BIN)/streamhub preflight --stage $(STAGE)
+
+deploy: synth ## deploy one stage from what was synthesised, once preflight finds nothing wrong
+	$(BIN)/streamhub preflight --stage $(STAGE)
 	PATH="$(NODE_BIN):$(abspath $(BIN)):$$PATH" $(CDK) deploy --all --app cdk.out/$(STAGE)
 
 clean:

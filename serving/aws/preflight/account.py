@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from serving.aws.preflight.asking import Clients, ask, find
+from serving.preflight.checks.account import Permission
 from serving.preflight.live import Unread
 from serving.preflight.planned import Planned
 
 _USAGE = " for endpoint usage"
-_ACTIONS_A_CALL = 100
 
 
 def account_of(clients: Clients) -> str | Unread:
@@ -38,17 +38,17 @@ def _quotas(clients: Clients, which: str) -> Iterator[tuple[str, int]]:
                 yield quota["QuotaName"].removesuffix(_USAGE), int(quota["Value"])
 
 
-def permissions_of(clients: Clients, *, role: str, actions: Sequence[str]) -> dict[str, bool] | Unread:
-    """Say which actions a role may call, as IAM simulates it."""
-    return ask(lambda: dict(_simulated(clients, role, actions)))
+def permissions_of(clients: Clients, *, role: str, needed: Sequence[Permission]) -> dict[str, bool] | Unread:
+    """Say which actions a role may call on the resources meant, as IAM simulates it."""
+    return ask(lambda: dict(_simulated(clients, role, needed)))
 
 
-def _simulated(clients: Clients, role: str, actions: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    for first in range(0, len(actions), _ACTIONS_A_CALL):
-        asked = list(actions[first : first + _ACTIONS_A_CALL])
-        pages = (
-            clients("iam").get_paginator("simulate_principal_policy").paginate(PolicySourceArn=role, ActionNames=asked)
-        )
-        for page in pages:
+def _simulated(clients: Clients, role: str, needed: Sequence[Permission]) -> Iterator[tuple[str, bool]]:
+    by_resource: dict[str, list[str]] = {}
+    for permission in needed:
+        by_resource.setdefault(permission.resource, []).append(permission.action)
+    pages = clients("iam").get_paginator("simulate_principal_policy")
+    for resource, actions in by_resource.items():
+        for page in pages.paginate(PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource]):
             for result in page["EvaluationResults"]:
                 yield result["EvalActionName"], result["EvalDecision"] == "allowed"

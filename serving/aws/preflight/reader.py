@@ -11,7 +11,7 @@ from serving.aws.preflight.asking import Clients
 from serving.aws.preflight.endpoints import elsewhere_of, endpoints_of, releases_of, targets_of
 from serving.aws.preflight.names import owners_of
 from serving.aws.preflight.stacks import stacks_of
-from serving.preflight.checks.account import needed_actions
+from serving.preflight.checks.account import needed_permissions
 from serving.preflight.checks.names import new_names
 from serving.preflight.live import Live
 from serving.preflight.planned import Planned
@@ -28,11 +28,10 @@ def read_live(planned: Planned, facts: StageFacts) -> Live:
     live = Live(account=account, region=os.environ.get("AWS_REGION", ""), bootstrap=0, stacks={})
     if account != planned.stacks[0].account:
         return live
-    kinds = (resource.kind for stack in planned.stacks for resource in stack.resources())
     live = replace(
         live,
         bootstrap=bootstrap_of(clients, planned),
-        permissions=permissions_of(clients, role=planned.stacks[0].execution_role, actions=needed_actions(kinds)),
+        permissions=permissions_of(clients, role=planned.stacks[0].execution_role, needed=needed_permissions(planned)),
         stacks=stacks_of(clients, prefix=f"streamhub-{planned.stage}-"),
         quotas=quotas_of(clients),
         images=images_of(clients, planned),

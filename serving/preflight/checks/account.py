@@ -3,46 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from serving.preflight.checks.check import Comparison
 from serving.preflight.finding import Finding, unverified
 from serving.preflight.live import Unread
+from serving.preflight.planned import Planned
+from serving.preflight.templates import PlannedStack
 
-ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "AWS::ApiGatewayV2::Api": ("apigateway:POST",),
-    "AWS::ApplicationAutoScaling::ScalableTarget": ("application-autoscaling:RegisterScalableTarget",),
-    "AWS::ApplicationAutoScaling::ScalingPolicy": ("application-autoscaling:PutScalingPolicy",),
-    "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm",),
-    "AWS::CloudWatch::CompositeAlarm": ("cloudwatch:PutCompositeAlarm",),
-    "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard",),
-    "AWS::DynamoDB::Table": ("dynamodb:CreateTable",),
-    "AWS::EC2::VPC": ("ec2:CreateVpc",),
-    "AWS::EC2::VPCEndpoint": ("ec2:CreateVpcEndpoint",),
-    "AWS::ECS::Service": ("ecs:CreateService",),
-    "AWS::ElastiCache::ReplicationGroup": ("elasticache:CreateReplicationGroup",),
-    "AWS::ElastiCache::ServerlessCache": ("elasticache:CreateServerlessCache",),
-    "AWS::ElasticLoadBalancingV2::LoadBalancer": ("elasticloadbalancing:CreateLoadBalancer",),
-    "AWS::Events::Rule": ("events:PutRule",),
-    "AWS::IAM::Role": ("iam:CreateRole", "iam:PassRole"),
-    "AWS::KMS::Key": ("kms:CreateKey",),
-    "AWS::Lambda::Function": ("lambda:CreateFunction",),
-    "AWS::Logs::LogGroup": ("logs:CreateLogGroup",),
-    "AWS::S3::Bucket": ("s3:CreateBucket",),
-    "AWS::SNS::Topic": ("sns:CreateTopic",),
-    "AWS::SageMaker::Endpoint": ("sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"),
-    "AWS::SageMaker::EndpointConfig": ("sagemaker:CreateEndpointConfig",),
-    "AWS::SageMaker::InferenceComponent": ("sagemaker:CreateInferenceComponent",),
-    "AWS::SageMaker::Model": ("sagemaker:CreateModel",),
+ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "AWS::ApiGatewayV2::Api": ("apigateway:POST", "apigateway:{region}::/apis"),
+    "AWS::ApplicationAutoScaling::ScalableTarget": ("application-autoscaling:RegisterScalableTarget", ""),
+    "AWS::ApplicationAutoScaling::ScalingPolicy": ("application-autoscaling:PutScalingPolicy", ""),
+    "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm", "cloudwatch:{region}:{account}:alarm:{name}"),
+    "AWS::CloudWatch::CompositeAlarm": ("cloudwatch:PutCompositeAlarm", "cloudwatch:{region}:{account}:alarm:{name}"),
+    "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard", "cloudwatch::{account}:dashboard/{name}"),
+    "AWS::DynamoDB::Table": ("dynamodb:CreateTable", "dynamodb:{region}:{account}:table/{name}"),
+    "AWS::EC2::VPC": ("ec2:CreateVpc", "ec2:{region}:{account}:vpc/*"),
+    "AWS::EC2::VPCEndpoint": ("ec2:CreateVpcEndpoint", "ec2:{region}:{account}:vpc-endpoint/*"),
+    "AWS::ECS::Service": ("ecs:CreateService", "ecs:{region}:{account}:service/{name}/{name}"),
+    "AWS::ElastiCache::ReplicationGroup": ("elasticache:CreateReplicationGroup", ""),
+    "AWS::ElastiCache::ServerlessCache": ("elasticache:CreateServerlessCache", ""),
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": ("elasticloadbalancing:CreateLoadBalancer", ""),
+    "AWS::Events::Rule": ("events:PutRule", "events:{region}:{account}:rule/{name}"),
+    "AWS::IAM::Role": ("iam:CreateRole", "iam::{account}:role/{name}"),
+    "AWS::KMS::Key": ("kms:CreateKey", ""),
+    "AWS::Lambda::Function": ("lambda:CreateFunction", "lambda:{region}:{account}:function:{name}"),
+    "AWS::Logs::LogGroup": ("logs:CreateLogGroup", "logs:{region}:{account}:log-group:/aws/lambda/{name}"),
+    "AWS::S3::Bucket": ("s3:CreateBucket", "s3:::{name}"),
+    "AWS::SNS::Topic": ("sns:CreateTopic", "sns:{region}:{account}:{name}"),
+    "AWS::SageMaker::Endpoint": ("sagemaker:CreateEndpoint", "sagemaker:{region}:{account}:endpoint/{name}"),
+    "AWS::SageMaker::EndpointConfig": ("sagemaker:CreateEndpointConfig", ""),
+    "AWS::SageMaker::InferenceComponent": ("sagemaker:CreateInferenceComponent", ""),
+    "AWS::SageMaker::Model": ("sagemaker:CreateModel", ""),
 }
-"""By type: the actions without which CloudFormation cannot make one (CloudFormation's resource schemas, `handlers`)."""
+"""By type: the action without which CloudFormation cannot make one (its schemas, `handlers`), and the resource to ask
+for behind `arn:aws:`: a policy that names resources denies the same action on `*`. "" is `*`."""
 
 _SIMULATE = "give your identity iam:SimulatePrincipalPolicy on that role, or look at its policies"
 
 
-def needed_actions(kinds: Iterator[str]) -> tuple[str, ...]:
-    """Give the actions that resources of these types need."""
-    return tuple(sorted({action for kind in kinds for action in ACTIONS.get(kind, ())}))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """An action and the resource on which it must be allowed."""
+
+    action: str
+    resource: str
+
+
+def needed_permissions(planned: Planned) -> tuple[Permission, ...]:
+    """Give what CloudFormation must be allowed in order to make what the templates hold."""
+    found = {
+        _permission(*ACTIONS[resource.kind], stack=stack, stage=planned.stage)
+        for stack in planned.stacks
+        for resource in stack.resources()
+        if resource.kind in ACTIONS
+    }
+    return tuple(sorted(found, key=lambda permission: permission.action))
+
+
+def _permission(action: str, pattern: str, *, stack: PlannedStack, stage: str) -> Permission:
+    place = pattern.format(region=stack.region, account=stack.account, name=f"streamhub-{stage}-preflight")
+    return Permission(action=action, resource=f"arn:aws:{place}" if pattern else "*")
 
 
 def account(at: Comparison) -> Iterator[Finding]:

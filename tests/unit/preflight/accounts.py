@@ -181,7 +181,7 @@ def live(template: dict[str, Any] | None = None, **change: Any) -> Live:
         quotas={TYPE: 40},
         images={IMAGE: True},
         archives={archive(digest): StoredArchive(objects=1, sha256=digest) for digest in (OLD, NEW)},
-        permissions=dict.fromkeys((action for actions in ACTIONS.values() for action in actions), True),
+        permissions=dict.fromkeys((action for action, _ in ACTIONS.values()), True),
     )
     return replace(made, **change)
 
