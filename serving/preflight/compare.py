@@ -7,7 +7,7 @@ from typing import Final
 
 from serving.preflight.checks import account, artifacts, capacity, endpoints, instances, names, stacks, traffic
 from serving.preflight.checks.check import Check, Comparison
-from serving.preflight.exports import lost_exports
+from serving.preflight.exports import lost_exports, missing_outputs
 from serving.preflight.finding import Finding
 from serving.preflight.live import Live
 from serving.preflight.planned import Planned, planned_of
@@ -61,4 +61,4 @@ def compare_templates(
     ]
     nothing = Live(account="", region="", bootstrap=None, stacks={})
     at = Comparison(planned=planned_of(after, stage=stage), live=nothing, facts=StageFacts(file=f"stages/{stage}.toml"))
-    return (*lost, *lost_exports(before=old, after=new), *traffic.retention(at))
+    return (*lost, *lost_exports(before=old, after=new), *missing_outputs(new), *traffic.retention(at))

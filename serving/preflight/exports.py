@@ -33,6 +33,26 @@ def lost_exports(*, before: Templates, after: Templates) -> Iterator[Finding]:
                 )
 
 
+def missing_outputs(templates: Templates) -> Iterator[Finding]:
+    """Say which outputs of another stack a template reads that this stack would not have: weak references are not kept.
+
+    Stacks that are none of `templates` are somebody else's, and nothing is said of them.
+    """
+    for stack, template in sorted(templates.items()):
+        for asked in _arguments(template, "Fn::GetStackOutput"):
+            producer, name = str(asked.get("StackName", "")), str(asked.get("OutputName", ""))
+            if producer in templates and name not in templates[producer].get("Outputs", {}):
+                yield Finding(
+                    level="error",
+                    check="output",
+                    what=stack,
+                    got=f"a reference to {producer} {name}, which its template has not",
+                    allowed="an output of that stack",
+                    fix="synthesise all stacks of the stage together: make synth",
+                    source="CloudFormation guide, Fn::GetStackOutput",
+                )
+
+
 def _exports(template: Mapping[str, Any]) -> dict[str, Any]:
     return {
         str(output["Export"]["Name"]): output["Value"]
@@ -44,18 +64,19 @@ def _exports(template: Mapping[str, Any]) -> dict[str, Any]:
 def _importers(templates: Templates) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for stack, template in templates.items():
-        for name in _imports(template):
-            found.setdefault(name, set()).add(stack)
+        for name in _arguments(template, "Fn::ImportValue"):
+            if isinstance(name, str):
+                found.setdefault(name, set()).add(stack)
     return found
 
 
-def _imports(node: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
+def _arguments(node: Any, function: str) -> Iterator[Any]:  # noqa: ANN401 - any JSON value
     if isinstance(node, Mapping):
         for key, value in node.items():
-            if key == "Fn::ImportValue" and isinstance(value, str):
+            if key == function:
                 yield value
             else:
-                yield from _imports(value)
+                yield from _arguments(value, function)
     elif isinstance(node, list | tuple):
         for item in node:
-            yield from _imports(item)
+            yield from _arguments(item, function)

@@ -141,6 +141,7 @@ class Resolver:
     """Turns a template's values into plain ones, as far as they follow from the stage's templates alone."""
 
     def __init__(self, stacks: Sequence[PlannedStack]) -> None:
+        self._stacks = {stack.name: stack for stack in stacks}
         self._exports: dict[str, tuple[PlannedStack, Any]] = {
             str(output["Export"]["Name"]): (stack, output["Value"])
             for stack in stacks
@@ -220,6 +221,15 @@ class Resolver:
         exporter, value = self._exports[argument]
         return self.value(exporter, value)
 
+    def output(self, stack: PlannedStack, argument: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Give what `Fn::GetStackOutput` stands for, when the named stack is one of the stage."""
+        asked = self.value(stack, argument)
+        producer = self._stacks.get(asked.get("StackName", "")) if isinstance(asked, dict) else None
+        if producer is None:
+            return UNKNOWN
+        found = producer.template.get("Outputs", {}).get(asked.get("OutputName", ""))
+        return UNKNOWN if found is None else self.value(producer, found["Value"])
+
     def _substitute(self, stack: PlannedStack, name: str, given: Json) -> Any:  # noqa: ANN401 - any JSON value
         if name in given:
             return self.value(stack, given[name])
@@ -236,6 +246,7 @@ _FUNCTIONS: Final = {
     "Fn::Join": Resolver.join,
     "Fn::Sub": Resolver.sub,
     "Fn::ImportValue": Resolver.imported,
+    "Fn::GetStackOutput": Resolver.output,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from serving.preflight.checks.check import Comparison
-from serving.preflight.exports import lost_exports
+from serving.preflight.exports import lost_exports, missing_outputs
 from serving.preflight.finding import Finding, unverified
 from serving.preflight.live import LiveStack, Unread
 from serving.preflight.stateful import lost_resources
@@ -77,11 +77,13 @@ def replacements(at: Comparison) -> Iterator[Finding]:
 
 
 def exports(at: Comparison) -> Iterator[Finding]:
-    """No stack loses an export that another live stack still imports."""
+    """No stack loses a value that another one reads: an export in use, or an output that the templates name."""
+    planned = {stack.name: stack.template for stack in at.planned.stacks}
+    yield from missing_outputs(planned)
     if isinstance(at.live.stacks, Unread):
         return
     live = {name: stack.template for name, stack in at.live.stacks.items() if stack.template}
-    yield from lost_exports(before=live, after={stack.name: stack.template for stack in at.planned.stacks})
+    yield from lost_exports(before=live, after=planned)
 
 
 def left_behind(at: Comparison) -> Iterator[Finding]:

@@ -97,6 +97,17 @@ def test_an_export_that_another_stack_imports_cannot_go_or_change_in_one_step() 
     assert "export" in {finding.check for finding in findings}
 
 
+def test_a_weak_reference_to_an_output_that_its_stack_lacks_is_refused() -> None:
+    read = {"Fn::GetStackOutput": {"StackName": "streamhub-test-x", "OutputName": "V", "Region": "eu-west-1"}}
+    consumer = stack(
+        resources(P={"Type": "AWS::SNS::Topic", "Properties": {"TopicName": read}}), name="streamhub-test-y"
+    )
+    producer = {**resources(), "Outputs": {"V": {"Value": "1"}}}
+    assert compare_templates([], [consumer, stack(producer)], stage="test") == ()
+    [finding] = compare_templates([], [consumer, stack(resources())], stage="test")
+    assert (finding.check, finding.level, finding.what) == ("output", "error", "streamhub-test-y")
+
+
 def test_an_export_that_nobody_imports_may_go() -> None:
     exporter = {**resources(), "Outputs": {"V": {"Value": "1", "Export": {"Name": "x:Value"}}}}
     assert compare_templates([stack(exporter)], [stack(resources())], stage="test") == ()
@@ -154,6 +165,10 @@ TEMPLATE = {
         ({"Fn::Sub": "${Unnamed}"}, UNKNOWN),
         ({"Fn::ImportValue": "x:Bucket"}, "b-eu-west-1"),
         ({"Fn::ImportValue": "y:Elsewhere"}, UNKNOWN),
+        ({"Fn::GetStackOutput": {"StackName": "streamhub-test-x", "OutputName": "B"}}, "b-eu-west-1"),
+        ({"Fn::GetStackOutput": {"StackName": "streamhub-test-x", "OutputName": "C"}}, UNKNOWN),
+        ({"Fn::GetStackOutput": {"StackName": "another", "OutputName": "B"}}, UNKNOWN),
+        ({"Fn::GetStackOutput": "malformed"}, UNKNOWN),
         ({"Fn::Select": [0, ["a"]]}, UNKNOWN),
         ({"Deep": [{"Ref": "Given"}]}, {"Deep": ["default"]}),
     ],
