@@ -1,14 +1,16 @@
-"""Alarms of one endpoint, derived from its model's objectives; names are `streamhub-<stage>-<slug>-<what>`."""
+"""Alarms of one endpoint, derived from its model's spec; names are `streamhub-<stage>-<slug>-<what>`."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.endpoint import SlotConfig
-from infra.metrics import endpoint_metric, model_latency_threshold, variant_metric
-from serving.spec import SLOTS, ModelSpec, StageSpec, endpoint_name
+from infra.metrics import Dimensions, endpoint_metric, model_latency_threshold, sagemaker_metric
+from serving.spec import ModelSpec, StageSpec, endpoint_name
 
 _ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
@@ -17,11 +19,47 @@ _QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
 _MISSED_RUNS = 2
 
 
-class SlotAlarms(Construct):
-    """Latency and errors of both slots: of the endpoint as it stands, or of one config's fleet while it is deployed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """One promise: `metric` by `statistic` stays at or below `limit`, in the metric's own unit."""
 
-    Alarms without the config's name see both fleets of a deployment, and a sick old one would stop its own cure
-    (SageMaker guide, *deployment-guardrails-configuration*).
+    what: str
+    metric: str
+    statistic: str
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How many minutes (`datapoints`) of the last `periods` must break a promise."""
+
+    datapoints: int
+    periods: int
+
+
+SERVING = Patience(datapoints=3, periods=5)
+"""For an endpoint as it stands."""
+DEPLOYING = Patience(datapoints=2, periods=3)
+"""For a new fleet, which few requests reach and whose update waits."""
+
+
+def latency_objective(model: ModelSpec) -> Objective:
+    """Give the p99 that the spec promises, in microseconds."""
+    limit = model_latency_threshold(model.slo.p99_ms)
+    return Objective(what="p99", metric="ModelLatency", statistic="p99", limit=limit)
+
+
+def error_objective(model: ModelSpec) -> Objective:
+    """Give the share of 5xx that the guardrail allows."""
+    limit = model.release.guardrails.max_error_rate
+    return Objective(what="errors", metric="Invocation5XXErrors", statistic="Average", limit=limit)
+
+
+class ObjectiveAlarms(Construct):
+    """One alarm an objective and part (variant or component): `<prefix>-<what>-<part>`.
+
+    The parts of a deployment's guards carry the config's name: alarms without it see both fleets, and a sick old one
+    would stop its own cure (SageMaker guide, *deployment-guardrails-configuration*).
     """
 
     def __init__(
@@ -29,39 +67,35 @@ class SlotAlarms(Construct):
         scope: Construct,
         id_: str,
         *,
-        stage: StageSpec,
+        prefix: str,
         model: ModelSpec,
-        config: SlotConfig | None,
-        datapoints: int,
-        periods: int,
+        parts: Mapping[str, Dimensions],
+        objectives: Sequence[Objective],
+        patience: Patience,
     ) -> None:
         super().__init__(scope, id_)
-        endpoint = endpoint_name(stage.name, model.slug)
-        infix = "-deploy" if config is not None else ""
-        of_config = config.config_name if config is not None else None
-        objectives = {
-            "p99": ("ModelLatency", "p99", model_latency_threshold(model.slo.p99_ms)),
-            "errors": ("Invocation5XXErrors", "Average", model.release.guardrails.max_error_rate),
-        }
-        named = {
-            f"{endpoint}{infix}-{what}-{slot}": cloudwatch.Alarm(
-                self,
-                f"{what.capitalize()}{slot.upper()}",
-                alarm_name=f"{endpoint}{infix}-{what}-{slot}",
-                alarm_description=f"{model.name}, slot {slot}: {metric} {statistic} above {limit:g}",
-                metric=variant_metric(metric, endpoint=endpoint, slot=slot, statistic=statistic, config=of_config),
-                threshold=limit,
-                comparison_operator=_ABOVE,
-                datapoints_to_alarm=datapoints,
-                evaluation_periods=periods,
-                treat_missing_data=_QUIET,
-                evaluate_low_sample_count_percentile="ignore" if statistic == "p99" else None,
-            )
-            for what, (metric, statistic, limit) in objectives.items()
-            for slot in SLOTS
-        }
+        named = {f"{prefix}-{objective.what}-{part}": (objective, part) for objective in objectives for part in parts}
         self.names = tuple(named)
-        self.alarms = tuple(named.values())
+        self.alarms = tuple(
+            cloudwatch.Alarm(
+                self,
+                f"{objective.what.capitalize()}{part.capitalize()}",
+                alarm_name=name,
+                alarm_description=_said(model, part, objective),
+                metric=sagemaker_metric(objective.metric, dimensions=parts[part], statistic=objective.statistic),
+                threshold=objective.limit,
+                comparison_operator=_ABOVE,
+                datapoints_to_alarm=patience.datapoints,
+                evaluation_periods=patience.periods,
+                treat_missing_data=_QUIET,
+                evaluate_low_sample_count_percentile="ignore" if objective.statistic == "p99" else None,
+            )
+            for name, (objective, part) in named.items()
+        )
+
+
+def _said(model: ModelSpec, part: str, objective: Objective) -> str:
+    return f"{model.name}, {part}: {objective.metric} {objective.statistic} above {objective.limit:g}"
 
 
 class DriftAlarms(Construct):

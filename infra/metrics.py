@@ -5,15 +5,45 @@ SageMaker publishes ModelLatency and OverheadLatency in microseconds (SageMaker 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-
-from serving.spec import Slot
 
 SAGEMAKER = "AWS/SageMaker"
 OURS = "StreamHub/Inference"
 _US_PER_MS = 1000.0
 _MINUTE = Duration.minutes(1)
+
+Dimensions = Mapping[str, str]
+
+
+class Measured(Protocol):
+    """What a dashboard draws of an endpoint of any mode: `parts` are its variants or components by name."""
+
+    name: str
+    parts: Mapping[str, Dimensions]
+
+    def metric_model_latency(self, part: str, *, statistic: str = "p99") -> cloudwatch.Metric:
+        """Time in the container as SageMaker sees it, microseconds."""
+
+    def metric_error_rate(self, part: str) -> cloudwatch.Metric:
+        """Share of invocations that ended in 5xx."""
+
+    def metric_invocations(self, part: str) -> cloudwatch.Metric:
+        """Requests a minute."""
+
+
+def variant_dimensions(endpoint: str, variant: str, *, config: str | None = None) -> Dimensions:
+    """Name one variant; `config` narrows it to the fleet of one endpoint config while that is deployed."""
+    narrowed = {} if config is None else {"EndpointConfigName": config}
+    return {"EndpointName": endpoint, "VariantName": variant, **narrowed}
+
+
+def component_dimensions(component: str) -> Dimensions:
+    """Name one inference component; its metrics carry no endpoint (guide, *monitoring-cloudwatch*)."""
+    return {"InferenceComponentName": component}
 
 
 def model_latency_threshold(limit_ms: float) -> float:
@@ -28,25 +58,22 @@ def in_milliseconds(latency: cloudwatch.IMetric, *, id_: str, label: str) -> clo
     )
 
 
-def variant_metric(
+def sagemaker_metric(
     name: str,
     *,
-    endpoint: str,
-    slot: Slot,
+    dimensions: Dimensions,
     statistic: str,
-    config: str | None = None,
+    namespace: str = SAGEMAKER,
+    period: Duration = _MINUTE,
     label: str | None = None,
 ) -> cloudwatch.Metric:
-    """Give a metric of one variant; `config` narrows it to the fleet of one endpoint config while that is deployed."""
-    dimensions = {"EndpointName": endpoint, "VariantName": slot}
-    if config is not None:
-        dimensions["EndpointConfigName"] = config
+    """Give a metric that SageMaker publishes, of a variant, a component or a whole endpoint."""
     return cloudwatch.Metric(
-        namespace=SAGEMAKER,
+        namespace=namespace,
         metric_name=name,
-        dimensions_map=dimensions,
+        dimensions_map=dict(dimensions),
         statistic=statistic,
-        period=_MINUTE,
+        period=period,
         label=label,
     )
 

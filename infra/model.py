@@ -1,4 +1,4 @@
-"""A SageMaker model: one version's archive, by digest, in the container of its runtime."""
+"""A SageMaker model: one version's archive or files, by digest, in the container of its runtime."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from infra.acknowledge import acknowledge
 from infra.buckets import CAPTURE_PREFIX, RegistryBucket, TelemetryBucket
 from infra.images import ContainerImage
 from infra.network import Network
-from serving.spec import ModelSpec, endpoint_name
-from serving.spec.manifest import LockedVersion, blob_key
+from serving.spec import ModelSpec, VllmRuntime
+from serving.spec.container import environment_of
+from serving.spec.manifest import LockedVersion, blob_key, tree_prefix
 
 _NO_FINER_FORM = "AWS has no finer resource for these actions (Service Authorization Reference)"
 _PULL = ("ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage")
@@ -34,36 +35,32 @@ _USE_NETWORK = (
 
 
 class ExecutionRole(Construct):
-    """What SageMaker may do for one model of a stage: fetch its archive and image, join the network, log, capture.
+    """What SageMaker may do for one endpoint: fetch its model and image, join the network, log, and what is allowed.
 
     The list is the one of the SageMaker guide (*sagemaker-roles*, CreateModel and CreateEndpointConfig), narrowed.
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        model: ModelSpec,
-        stage_name: str,
-        image: ContainerImage,
-        network: Network,
+        self, scope: Construct, id_: str, *, endpoint: str, model: ModelSpec, image: ContainerImage, network: Network
     ) -> None:
         super().__init__(scope, id_)
-        self._endpoint = endpoint_name(stage_name, model.slug)
+        self._endpoint = endpoint
         self.role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
-            description=f"SageMaker hosts {model.name} in {stage_name}",
+            description=f"SageMaker hosts {model.name} at {endpoint}",
         )
         self._allow_image(image)
         self._allow_network(network)
         self._allow_logs()
 
-    def allow_data(self, *, model: ModelSpec, registry: RegistryBucket, telemetry: TelemetryBucket) -> None:
-        """Let it read the model's archives and write captured requests of its endpoint."""
+    def allow_model(self, *, model: ModelSpec, registry: RegistryBucket) -> None:
+        """Let it read the model's packages."""
         registry.grant_read_under(self.role, f"models/{model.name}/blobs")
+
+    def allow_capture(self, telemetry: TelemetryBucket) -> None:
+        """Let it write captured requests of its endpoint."""
         telemetry.grant_write_under(self.role, f"{CAPTURE_PREFIX}/{self._endpoint}")
 
     def allow_guards(self, *names: str) -> None:
@@ -123,13 +120,12 @@ class ExecutionRole(Construct):
         self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
 
 
-def _deadline(deadline_ms: float | None) -> dict[str, str]:
-    """Give a stage's own deadline to our model server; Triton has the archive's, in config.pbtxt, and ignores it."""
-    return {} if deadline_ms is None else {"STREAMHUB_DEADLINE_MS": f"{deadline_ms:g}"}
-
-
 class ModelVersion(Construct):
-    """One version as a SageMaker Model; never named, since every change of it makes a new one."""
+    """One version as a SageMaker Model; never named, since every change of it makes a new one.
+
+    Isolation and network are the model's own where a variant holds it, and the endpoint config's where a component
+    does (`network` None): the API has both places and says the config's is for all containers of the endpoint.
+    """
 
     def __init__(
         self,
@@ -141,29 +137,52 @@ class ModelVersion(Construct):
         image: ContainerImage,
         role: iam.IRole,
         registry: RegistryBucket,
-        network: Network,
-        deadline_ms: float | None = None,
+        network: Network | None,
+        stage_deadline_ms: float | None = None,
     ) -> None:
         super().__init__(scope, id_)
+        archive = None if _is_prefix(model) else blob_key(model.name, locked.sha256)
         self.cfn = sagemaker.CfnModel(
             self,
             "Model",
             execution_role_arn=role.role_arn,
-            enable_network_isolation=True,
+            enable_network_isolation=True if network is not None else None,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
                 image=image.uri,
-                model_data_url=registry.bucket.s3_url_for_object(blob_key(model.name, locked.sha256)),
-                environment={
-                    "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": model.name,
-                    # the container's default is verbose, which costs latency (triton server, docker/sagemaker/serve)
-                    "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
-                    **_deadline(deadline_ms),
-                },
+                model_data_url=registry.bucket.s3_url_for_object(archive) if archive is not None else None,
+                model_data_source=None if archive is not None else _files(model, locked, registry),
+                environment={**environment_of(model), **_deadline(stage_deadline_ms)},
             ),
-            vpc_config=sagemaker.CfnModel.VpcConfigProperty(
-                security_group_ids=[network.models.security_group_id], subnets=network.subnet_ids
-            ),
+            vpc_config=_vpc(network) if network is not None else None,
         )
         # CreateModel tries the role's permissions, which are a policy of its own
         self.cfn.node.add_dependency(role)
         self.model_name = self.cfn.attr_model_name
+
+
+def _is_prefix(model: ModelSpec) -> bool:
+    return isinstance(model.runtime, VllmRuntime) and model.runtime.layout == "prefix"
+
+
+def _files(
+    model: ModelSpec, locked: LockedVersion, registry: RegistryBucket
+) -> sagemaker.CfnModel.ModelDataSourceProperty:
+    """Give the files below a prefix, which ends in a slash (API reference, *S3ModelDataSource*)."""
+    return sagemaker.CfnModel.ModelDataSourceProperty(
+        s3_data_source=sagemaker.CfnModel.S3DataSourceProperty(
+            s3_data_type="S3Prefix",
+            compression_type="None",
+            s3_uri=registry.bucket.s3_url_for_object(tree_prefix(model.name, locked.sha256)),
+        )
+    )
+
+
+def _deadline(deadline_ms: float | None) -> dict[str, str]:
+    """Give a stage's own deadline to our model server; Triton has the archive's, in config.pbtxt, and ignores it."""
+    return {} if deadline_ms is None else {"STREAMHUB_DEADLINE_MS": f"{deadline_ms:g}"}
+
+
+def _vpc(network: Network) -> sagemaker.CfnModel.VpcConfigProperty:
+    return sagemaker.CfnModel.VpcConfigProperty(
+        security_group_ids=[network.models.security_group_id], subnets=network.subnet_ids
+    )

@@ -1,79 +1,60 @@
-"""One model in a stage: two versions, the endpoint that serves them, its scaling and its alarms."""
+"""One model in a stage: its endpoint by hosting mode, and what the stage puts beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from aws_cdk import CfnOutput
-from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.alarms import DriftAlarms, SlotAlarms
-from infra.buckets import RegistryBucket, TelemetryBucket
-from infra.endpoint import Endpoint, Placement, SlotConfig
-from infra.images import image_of
-from infra.model import ExecutionRole, ModelVersion
-from infra.network import Network
-from infra.scaling import SlotScaling
-from serving.spec import SLOTS, ModelSpec, StageSpec
+from infra.asynchronous import batch_hosting
+from infra.endpoint import Endpoint
+from infra.hosted_endpoint import HostedEndpoint
+from serving.spec import HostingMode, ModelSpec, batch_endpoint_name, endpoint_name
 from serving.spec.manifest import LockedVersion
+from stacks.asynchronous import asynchronous
 from stacks.base import StageStack
+from stacks.components import components
+from stacks.hosting import Ground, Hosting
+from stacks.realtime import realtime
+from stacks.shadow import shadow
 
 
 class ModelStack(StageStack):
-    """A real-time endpoint with slots a and b."""
+    """A model's endpoints: `hosted` is all of them, the one that answers users first; `endpoint` where it has slots.
+
+    No other stack refers to a resource of this one, so that it can be removed and changed by itself: others know its
+    endpoints by their names.
+    """
 
     def __init__(
-        self,
-        scope: Construct,
-        *,
-        stage: StageSpec,
-        model: ModelSpec,
-        locks: Mapping[str, LockedVersion],
-        network: Network,
-        registry: RegistryBucket,
-        telemetry: TelemetryBucket,
-        key: kms.IKey | None,
+        self, scope: Construct, *, model: ModelSpec, locks: Mapping[str, LockedVersion], ground: Ground
     ) -> None:
-        super().__init__(scope, model.slug, stage=stage, description=f"model {model.name}")
-        entry = stage.models[model.name]
-        placement = Placement(model=model, entry=entry)
-        image = image_of(model, stage)
-        execution = ExecutionRole(self, "Execution", model=model, stage_name=stage.name, image=image, network=network)
-        execution.allow_data(model=model, registry=registry, telemetry=telemetry)
-        if key is not None:
-            execution.allow_volume_key(key)
-        versions = {
-            slot: ModelVersion(
-                self,
-                f"Version{slot.upper()}",
-                model=model,
-                locked=locks[getattr(entry.versions, slot)],
-                image=image,
-                role=execution.role,
-                registry=registry,
-                network=network,
-                deadline_ms=entry.deadline_ms,
-            )
-            for slot in SLOTS
-        }
-        config = SlotConfig(
-            self,
-            "Slots",
-            model=model,
-            placement=placement,
-            versions=versions,
-            image=image,
-            telemetry=telemetry,
-            key=key,
-        )
-        guards = SlotAlarms(self, "DeployGuards", stage=stage, model=model, config=config, datapoints=2, periods=3)
-        execution.allow_guards(*guards.names)
-        self.endpoint = Endpoint(self, "Endpoint", stage=stage, model=model, config=config, guards=guards.alarms)
-        for slot in SLOTS:
-            SlotScaling(
-                self, f"Scaling{slot.upper()}", endpoint=self.endpoint, model=model, placement=placement, slot=slot
-            )
-        SlotAlarms(self, "Objectives", stage=stage, model=model, config=None, datapoints=3, periods=5)
-        DriftAlarms(self, "Drift", stage=stage, model=model)
-        CfnOutput(self, "EndpointName", value=self.endpoint.name)
+        super().__init__(scope, model.slug, stage=ground.stage, description=f"model {model.name}")
+        hosting = Hosting.of(model, ground=ground, locks=locks)
+        main = _main(self, hosting)
+        self.endpoint = main if isinstance(main, Endpoint) else None
+        self.hosted = (main, *_beside(self, hosting))
+        CfnOutput(self, "EndpointName", value=main.name)
+
+
+def _main(scope: Construct, hosting: Hosting) -> HostedEndpoint:
+    where = hosting.model.hosting
+    match where.mode:
+        case HostingMode.REALTIME:
+            return realtime(scope, hosting)
+        case HostingMode.ASYNC:
+            name = endpoint_name(hosting.ground.stage.name, hosting.model.slug)
+            return asynchronous(scope, hosting, name=name, where=where)
+        case HostingMode.COMPONENTS:
+            return components(scope, hosting)
+
+
+def _beside(scope: Construct, hosting: Hosting) -> Iterator[HostedEndpoint]:
+    """Make what the stage file asks for beside it: a batch endpoint, a shadow."""
+    where = hosting.model.hosting
+    if where.batch is not None:
+        name = batch_endpoint_name(hosting.ground.stage.name, hosting.model.slug)
+        yield asynchronous(Construct(scope, "Batch"), hosting, name=name, where=batch_hosting(where, where.batch))
+    if hosting.entry.shadow is not None:
+        yield shadow(Construct(scope, "Shadow"), hosting, hosting.entry.shadow)

@@ -94,6 +94,11 @@ def blob_key(name: str, sha256: str) -> str:
     return f"models/{name}/blobs/sha256/{sha256}/model.tar.gz"
 
 
+def tree_prefix(name: str, sha256: str) -> str:
+    """The S3 prefix of a package that is no archive: its files as they are, below the digest of them all."""
+    return f"models/{name}/blobs/sha256/{sha256}/files/"
+
+
 def tree_sha256(files: Iterable[FileEntry]) -> str:
     """Give the digest of a folder: SHA-256 over `<sha256>  <size>  <path>` lines, sorted by path."""
     lines = (
