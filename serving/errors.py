@@ -7,7 +7,9 @@ StreamHubError
 ├── RegistryError
 │   ├── ModelNotFoundError     no such model, version or alias
 │   ├── VersionConflictError   other bytes stand under that version already
-│   └── AliasConflictError     somebody else moved the alias first
+│   ├── AliasConflictError     somebody else moved the alias first
+│   ├── ApprovalError          the digest is not approved, or somebody else decided first
+│   └── IntegrityError         stored bytes are not those that were pushed
 ├── InferenceError             one request failed; the server is well
 │   ├── InvalidRequestError    the request itself is wrong
 │   ├── OverloadedError        no capacity in time; carries when to come back
@@ -82,6 +84,14 @@ class VersionConflictError(RegistryError):
 
 class AliasConflictError(RegistryError):
     """The alias was moved by somebody else between the read and the write."""
+
+
+class ApprovalError(RegistryError):
+    """The digest is not approved, or somebody else decided about it first."""
+
+
+class IntegrityError(RegistryError):
+    """What the bucket holds is not what was pushed: a file is missing, changed or one too many."""
 
 
 class InferenceError(StreamHubError):

@@ -150,9 +150,14 @@ def log_key(name: str, alias: str, generation: int) -> str:
     return f"{log_prefix(name)}{alias}/{generation:010d}.json"
 
 
+def approvals_root(name: str) -> str:
+    """Give the prefix of what was decided about a model's digests."""
+    return f"{MODELS}{name}/approvals/"
+
+
 def approvals_prefix(name: str, digest: str) -> str:
     """Give the prefix of what was decided about a digest."""
-    return f"{MODELS}{name}/approvals/{digest}/"
+    return f"{approvals_root(name)}{digest}/"
 
 
 def protection_prefix(name: str, alias: str) -> str:
@@ -165,14 +170,19 @@ def generation_key(prefix: str, generation: int) -> str:
     return f"{prefix}{generation:010d}.json"
 
 
-def claims_prefix(name: str, digest: str = "") -> str:
-    """Give the prefix of pushes under way, of one digest or of all of a model's."""
-    return f"{MODELS}{name}/claims/{digest}/" if digest else f"{MODELS}{name}/claims/"
+def claims_prefix(name: str, digest: str) -> str:
+    """Give the prefix of a digest's pushes under way."""
+    return f"{MODELS}{name}/claims/{digest}/"
+
+
+def condemned_prefix(name: str) -> str:
+    """Give the prefix of what collections are removing."""
+    return f"{MODELS}{name}/condemned/"
 
 
 def condemned_key(name: str, digest: str) -> str:
     """Give the key that says that a collection is removing a digest's bytes."""
-    return f"{MODELS}{name}/condemned/{digest}.json"
+    return f"{condemned_prefix(name)}{digest}.json"
 
 
 def _safe(path: str) -> bool:
