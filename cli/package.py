@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from cli.output import JsonFlag, emit, progress_console
 from model_packaging.archive import Progress as Report
-from model_packaging.build import archive_path, manifest_path, package, read_lock, write_lock
+from model_packaging.build import manifest_path, package, package_path, read_lock, write_lock
 from serving.spec.images import pinned_image
 from serving.spec.load import load_model
 from serving.spec.manifest import PackageManifest
@@ -44,7 +44,7 @@ def command(
             made.append(
                 package(spec, each, model_dir=folder, out_dir=out, image=image, weights=weights, progress=report)
             )
-    rows = [_row(manifest, out) for manifest in made]
+    rows = [_row(manifest, package_path(out, spec, manifest.version)) for manifest in made]
     if not lock:
         emit(rows[0], as_json=as_json, lines=[_line(rows[0])])
         return
@@ -52,12 +52,12 @@ def command(
     emit({"lock": str(path), "versions": rows}, as_json=as_json, lines=[*map(_line, rows), f"lock: {path}"])
 
 
-def _row(manifest: PackageManifest, out: Path) -> dict[str, object]:
-    path = archive_path(out, manifest.name, manifest.version)
+def _row(manifest: PackageManifest, path: Path) -> dict[str, object]:
     return {
         "name": manifest.name,
         "version": manifest.version,
         "path": str(path),
+        "layout": manifest.layout,
         "manifest": str(manifest_path(path)),
         "sha256": manifest.archive_sha256,
         "size_bytes": manifest.size_bytes,

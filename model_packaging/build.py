@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import orjson
 
-from model_packaging import triton, vllm
+from model_packaging import pytorch_script, triton, vllm
 from model_packaging.archive import Member, Progress, WrittenArchive, write_archive
-from model_packaging.onnx_graph import check_graph
+from model_packaging.prefix import write_prefix
 from model_packaging.trial import answer_problems, first_rows, sample_problems
 from serving.errors import PackagingError
 from serving.protocol.archive import SAMPLE
@@ -22,7 +22,8 @@ from serving.protocol.served import ServedModel
 from serving.spec import codec
 from serving.spec.manifest import LockedVersion, PackageManifest
 from serving.spec.model import ModelSpec
-from serving.spec.runtime import TritonRuntime
+from serving.spec.runtime import PyTorchRuntime, TritonRuntime, VllmRuntime
+from serving.spec.tensors import DType
 from serving.spec.versions import is_semantic, sorted_versions
 from serving.telemetry.baseline import Baseline
 
@@ -30,7 +31,11 @@ T = TypeVar("T")
 
 LOCK = "model.lock.json"
 
-TOOLS = {"triton": ("deflate", "onnx", "onnxruntime"), "vllm": ("deflate",)}
+TOOLS = {
+    "triton": ("deflate", "onnx", "onnxruntime", "protobuf", "tritonclient"),
+    "vllm": ("deflate",),
+    "pytorch": ("deflate",),
+}
 """Whose releases an archive's bytes, or the checks it passed, depend on."""
 
 
@@ -58,9 +63,20 @@ def archive_path(out_dir: Path, name: str, version: str) -> Path:
     return out_dir / f"{name}-{version}.model.tar.gz"
 
 
-def manifest_path(archive: Path) -> Path:
-    """Where the manifest of an archive lies: beside it."""
-    return archive.with_name(archive.name.removesuffix(".model.tar.gz") + ".manifest.json")
+def package_path(out_dir: Path, spec: ModelSpec, version: str) -> Path:
+    """Where the package of a version lies: an archive, or the folder of a prefix."""
+    archive = archive_path(out_dir, spec.name, version)
+    return archive if layout_of(spec) == "archive" else archive.with_name(archive.name.removesuffix(".tar.gz"))
+
+
+def layout_of(spec: ModelSpec) -> Literal["archive", "prefix"]:
+    """How a model's packages are laid out."""
+    return spec.runtime.layout if isinstance(spec.runtime, VllmRuntime) else "archive"
+
+
+def manifest_path(package: Path) -> Path:
+    """Where the manifest of a package lies: beside it."""
+    return package.with_name(package.name.removesuffix(".tar.gz").removesuffix(".model") + ".manifest.json")
 
 
 def package(
@@ -73,7 +89,7 @@ def package(
     weights: Path | None = None,
     progress: Progress | None = None,
 ) -> PackageManifest:
-    """Check one version and write `<name>-<version>.model.tar.gz` and `.manifest.json`.
+    """Check one version and write `<name>-<version>.model.tar.gz` (or the folder `.model/`) and `.manifest.json`.
 
     Args:
         spec: the model.
@@ -93,10 +109,11 @@ def package(
     record = _read(sources.metrics, TrainingRecord) if sources.metrics else TrainingRecord()
     baseline = _read(sources.baseline, Baseline).to_dict() if sources.baseline else {}
     members = _members(spec, served, sources.weights, model_dir / SAMPLE)
-    archive = archive_path(out_dir, spec.name, version)
-    written = write_archive(members, archive, progress=progress)
+    out = package_path(out_dir, spec, version)
+    write = write_archive if layout_of(spec) == "archive" else write_prefix
+    written = write(members, out, progress=progress)
     manifest = _manifest(spec, served, written, image=image, record=record, baseline=baseline)
-    _write_whole(manifest_path(archive), codec.to_json(manifest) + b"\n")
+    _write_whole(manifest_path(out), codec.to_json(manifest) + b"\n")
     return manifest
 
 
@@ -122,15 +139,42 @@ def _sources(spec: ModelSpec, version: str, model_dir: Path, weights: Path | Non
 
 
 def _members(spec: ModelSpec, served: ServedModel, weights: Path, sample_path: Path) -> list[Member]:
-    if not isinstance(spec.runtime, TritonRuntime):
-        return vllm.layout(served, folder=weights, sample=_sample(sample_path) if sample_path.is_file() else None)
-    check_graph(weights, spec)
+    match spec.runtime:
+        case TritonRuntime() as runtime:
+            return _triton_members(spec, served, runtime, weights, sample_path)
+        case VllmRuntime() as runtime:
+            return vllm.layout(served, runtime=runtime, folder=weights, sample=_optional(sample_path))
+        case PyTorchRuntime():
+            return pytorch_script.layout(served, folder=weights, sample=_optional(sample_path))
+
+
+def _triton_members(
+    spec: ModelSpec, served: ServedModel, runtime: TritonRuntime, weights: Path, sample_path: Path
+) -> list[Member]:
+    """Check the files, then the sample, then both together (ONNX): a later check would only repeat an earlier fault."""
+    if problems := list(triton.weights_problems(served, weights)):
+        raise PackagingError("\n".join(problems))
+    batched = runtime.max_batch_size > 0
+    if any(tensor.dtype is DType.BF16 for tensor in (*spec.inputs, *spec.outputs)):
+        return triton.layout(served, weights=weights, sample=None, first_row=())  # BF16 has no form in JSON
     sample = _sample(sample_path)
-    tensors, problems = sample_problems(sample, spec.inputs)
-    problems = problems or answer_problems(weights, tensors, spec.outputs)
+    tensors, problems = sample_problems(sample, spec.inputs, batched=batched)
+    if not problems and runtime.backend == "onnxruntime":
+        problems = answer_problems(
+            weights,
+            tensors,
+            spec.outputs,
+            batched=batched,
+            ragged=[tensor.name for tensor in spec.inputs if tensor.ragged],
+            computed=runtime.batch_inputs,
+        )
     if problems:
         raise PackagingError("\n".join(f"{spec.name}: {problem}" for problem in problems))
-    return triton.layout(served, weights=weights, sample=sample, first_row=first_rows(tensors))
+    return triton.layout(served, weights=weights, sample=sample, first_row=first_rows(tensors, batched=batched))
+
+
+def _optional(path: Path) -> bytes | None:
+    return _sample(path) if path.is_file() else None
 
 
 def _sample(path: Path) -> bytes:
@@ -180,6 +224,7 @@ def _manifest(
         data_sha256=record.data_sha256,
         baseline=baseline,
         toolchain={tool: installed(tool) for tool in TOOLS[spec.runtime.kind]},
+        layout=layout_of(spec),
     )
 
 

@@ -10,7 +10,7 @@ import onnx
 
 from serving.errors import PackagingError
 from serving.spec.model import ModelSpec
-from serving.spec.runtime import TritonRuntime
+from serving.spec.runtime import BatchInputSpec, TritonRuntime
 from serving.spec.tensors import DType, TensorSpec
 
 # What every ONNX Runtime since 1.18 loads (https://onnxruntime.ai/docs/reference/compatibility.html).
@@ -26,12 +26,17 @@ MAX_BYTES = (2 << 30) - 1
 _ELEMENTS = {
     DType.BOOL: onnx.TensorProto.BOOL,
     DType.UINT8: onnx.TensorProto.UINT8,
+    DType.UINT16: onnx.TensorProto.UINT16,
+    DType.UINT32: onnx.TensorProto.UINT32,
+    DType.UINT64: onnx.TensorProto.UINT64,
     DType.INT8: onnx.TensorProto.INT8,
+    DType.INT16: onnx.TensorProto.INT16,
     DType.INT32: onnx.TensorProto.INT32,
     DType.INT64: onnx.TensorProto.INT64,
     DType.FP16: onnx.TensorProto.FLOAT16,
     DType.FP32: onnx.TensorProto.FLOAT,
     DType.FP64: onnx.TensorProto.DOUBLE,
+    DType.BF16: onnx.TensorProto.BFLOAT16,
     DType.BYTES: onnx.TensorProto.STRING,
 }
 _NAMES = {number: dtype.value for dtype, number in _ELEMENTS.items()}
@@ -44,18 +49,31 @@ def check_graph(path: Path, spec: ModelSpec) -> None:
         PackagingError: with one line a problem, all of them.
 
     """
-    if problems := list(graph_problems(path, spec.inputs, spec.outputs, batched=_batched(spec))):
+    runtime = spec.runtime
+    computed = runtime.batch_inputs if isinstance(runtime, TritonRuntime) else ()
+    batched = isinstance(runtime, TritonRuntime) and runtime.max_batch_size > 0
+    if problems := list(graph_problems(path, spec.inputs, spec.outputs, batched=batched, computed=computed)):
         raise PackagingError("\n".join(f"{path.name}: {problem}" for problem in problems))
 
 
-def _batched(spec: ModelSpec) -> bool:
-    return isinstance(spec.runtime, TritonRuntime) and spec.runtime.max_batch_size > 0
-
-
 def graph_problems(
-    path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], *, batched: bool
+    path: Path,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    *,
+    batched: bool,
+    computed: Sequence[BatchInputSpec] = (),
 ) -> Iterator[str]:
-    """Give every way in which an ONNX file is not what its spec says; `batched`: the first dimension is the batch."""
+    """Give every way in which an ONNX file is not what its spec says.
+
+    Args:
+        path: the file.
+        inputs: what the spec says the graph takes.
+        outputs: what the spec says it gives.
+        batched: the first dimension is the batch.
+        computed: what Triton gives the graph beside the inputs, for ragged ones.
+
+    """
     try:
         if path.stat().st_size > MAX_BYTES:
             yield f"got {path.stat().st_size} bytes; allowed {MAX_BYTES}, the largest ONNX file; quantise or split it"
@@ -74,7 +92,8 @@ def graph_problems(
     yield from _checker_problems(model)
     initial = {tensor.name for tensor in model.graph.initializer}
     found = [value for value in model.graph.input if value.name not in initial]
-    yield from _tensor_problems("input", found, inputs, batched=batched)
+    beside = [TensorSpec(name=each.name, dtype=DType(each.dtype), shape=(), ragged=True) for each in computed]
+    yield from _tensor_problems("input", found, [*inputs, *beside], batched=batched)
     yield from _tensor_problems("output", list(model.graph.output), outputs, batched=batched)
 
 
@@ -109,6 +128,13 @@ def _checker_problems(model: Any) -> Iterator[str]:  # noqa: ANN401 - onnx ships
         yield f"got a graph that onnx.checker refuses ({first}); allowed a valid one; export it again"
 
 
+def _graph_shape(kind: str, spec: TensorSpec, *, batched: bool) -> tuple[int, ...]:
+    """Give the shape that the graph must have; ragged rows arrive joined end to end in one dimension."""
+    if spec.ragged and kind == "input":
+        return (-1,)
+    return (-1, *spec.shape) if batched else spec.shape
+
+
 def _tensor_problems(kind: str, found: list[Any], specs: Sequence[TensorSpec], *, batched: bool) -> Iterator[str]:
     graph = {value.name: value for value in found}
     named = {spec.name: spec for spec in specs}
@@ -124,9 +150,10 @@ def _tensor_problems(kind: str, found: list[Any], specs: Sequence[TensorSpec], *
             got = _NAMES.get(tensor.elem_type, onnx.TensorProto.DataType.Name(tensor.elem_type))
             yield f"{kind} {name!r}: dtype: model.toml says {spec.dtype.value}, the graph {got}; correct model.toml"
         shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim)
-        wanted = (-1, *spec.shape) if batched else spec.shape
+        wanted = _graph_shape(kind, spec, batched=batched)
+        first = " with the batch first" if batched and not spec.ragged else ""
         if not tensor.HasField("shape") or shape != wanted:
             yield (
-                f"{kind} {name!r}: shape: model.toml needs {list(wanted)}{' with the batch first' if batched else ''}, "
+                f"{kind} {name!r}: shape: model.toml needs {list(wanted)}{first}, "
                 f"the graph has {list(shape)}; correct model.toml or export with dynamic axes"
             )

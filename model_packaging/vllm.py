@@ -1,6 +1,7 @@
 """A Hugging Face folder as vLLM's container reads it from `/opt/ml/model`: weights in safetensors, no code.
 
-vLLM's SageMaker image takes its flags from `SM_VLLM_*` variables, so the archive needs no `serving.properties`.
+vLLM's SageMaker image takes its flags from `SM_VLLM_*` variables; LMI (DJL Serving) reads `serving.properties` beside
+the weights. Both load the folder that an archive is unpacked to, or that SageMaker fills from an S3 prefix.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ from model_packaging.archive import Member
 from serving.errors import PackagingError
 from serving.protocol.archive import SAMPLE
 from serving.protocol.served import FILE_NAME, ServedModel
+from serving.spec.container import lmi_properties
+from serving.spec.runtime import VllmRuntime
+
+PROPERTIES = "serving.properties"
 
 SUFFIXES = (".json", ".jinja", ".md", ".model", ".safetensors", ".tiktoken", ".txt")
 """What a model needs beside its weights: configuration, tokenizer, chat template, licence."""
 
 _PLAIN_NAMES = ("LICENSE", "NOTICE")
-_OWN = frozenset({FILE_NAME, SAMPLE})
+_OWN = frozenset({FILE_NAME, SAMPLE, PROPERTIES})
 _HEADER = struct.Struct("<Q")
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library itself
 _PICKLE_PROTOCOLS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
 
 
-def layout(served: ServedModel, *, folder: Path, sample: bytes | None) -> list[Member]:
-    """Give the members of the archive: the folder's files at the top, `streamhub.json` beside them.
+def layout(served: ServedModel, *, runtime: VllmRuntime, folder: Path, sample: bytes | None) -> list[Member]:
+    """Give the members of the package: the folder's files at the top, `streamhub.json` beside them.
 
     Raises:
         PackagingError: with one line a file that has no place in an archive, all of them.
@@ -47,6 +52,9 @@ def layout(served: ServedModel, *, folder: Path, sample: bytes | None) -> list[M
         raise PackagingError("\n".join(problems))
     members = [Member(name, folder / name) for name in names]
     members.append(Member(FILE_NAME, served.to_json()))
+    if runtime.container == "lmi":
+        lines = (f"{key}={value}\n" for key, value in lmi_properties(runtime).items())
+        members.append(Member(PROPERTIES, "".join(lines).encode()))
     if sample is not None:
         members.append(Member(SAMPLE, sample))
     return members
@@ -75,7 +83,7 @@ def _file_problems(path: Path, name: str) -> Iterator[str]:
     if path.is_symlink() or not path.is_file():
         yield f"{name}: got a link or special file; allowed plain files; copy the folder with `cp -rL`"
         return
-    if not name.endswith(SUFFIXES) and path.name not in _PLAIN_NAMES:
+    if not name.endswith(SUFFIXES) and path.name not in _PLAIN_NAMES and name != PROPERTIES:
         yield (
             f"{name}: got a file that may hold code or pickled objects; allowed {', '.join(SUFFIXES)}; "
             f"convert weights to safetensors and leave the rest out"
