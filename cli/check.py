@@ -1,8 +1,9 @@
-"""`streamhub check`: every problem of every spec and stage, before anything is built."""
+"""`streamhub check`: every problem of every spec and stage before anything is built, then what to know of them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,28 +11,75 @@ import typer
 
 from cli.output import JsonFlag, emit
 from serving.errors import SpecError
-from serving.spec.load import load_project
+from serving.spec import in_stage
+from serving.spec.load import Project, load_project
+from serving.spec.rules.capture import CaptureVolume, capture_volume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """Data capture of one model in one stage, at its busiest all day."""
+
+    stage: str
+    model: str
+    percent: int
+    kept_days: int
+    volume: CaptureVolume
+
+    def __str__(self) -> str:
+        """Give it in one line."""
+        volume = self.volume
+        return (
+            f"capture: {self.stage} {self.model} {self.percent}%: at most {volume.requests_a_day:,.0f} requests and "
+            f"{volume.gb_a_day:,.1f} GB a day, kept {self.kept_days} days about {volume.usd_a_month:,.2f} USD a month"
+        )
 
 
 def command(
     *,
-    stage: Annotated[str | None, typer.Option(help="Also require that this stage exists.")] = None,
+    stage: Annotated[str | None, typer.Option(help="Only this stage's warnings and captures; it must exist.")] = None,
     root: Annotated[Path, typer.Option(help="The project folder.")] = Path(),
     as_json: JsonFlag = False,
 ) -> None:
-    """Validate specs and stages; print every problem at once."""
+    """Validate specs and stages; print every problem at once, or the warnings and the volume of data capture."""
     try:
         project = load_project(root)
     except SpecError as error:
         if as_json:
-            emit({"ok": False, "problems": [asdict(problem) for problem in error.problems]}, as_json=True)
+            problems = [asdict(problem) for problem in error.problems]
+            emit({"ok": False, "problems": problems, "warnings": [], "captures": []}, as_json=True)
             raise typer.Exit(1) from error
         raise
     if stage is not None:
         project.stage(stage)
+    elsewhere = {f"stages/{name}.toml" for name in project.stages if stage not in {None, name}}
+    warnings = [found for found in project.warnings if found.file not in elsewhere]
+    captured = [found for found in captures(project) if stage in {None, found.stage}]
     models, stages = sorted(project.models), sorted(project.stages)
     emit(
-        {"ok": True, "problems": [], "models": models, "stages": stages},
+        {
+            "ok": True,
+            "problems": [],
+            "warnings": [asdict(found) for found in warnings],
+            "captures": [asdict(found) for found in captured],
+            "models": models,
+            "stages": stages,
+        },
         as_json=as_json,
-        lines=[f"ok: models {', '.join(models)}; stages {', '.join(stages)}"],
+        lines=[
+            *(f"warning: {found}" for found in warnings),
+            *map(str, captured),
+            f"ok: models {', '.join(models)}; stages {', '.join(stages)}",
+        ],
     )
+
+
+def captures(project: Project) -> Iterator[Capture]:
+    """Give the captures of every stage; a model whose capture is off has none."""
+    for name, stage in sorted(project.stages.items()):
+        for model_name, entry in stage.models.items():
+            model = in_stage(project.models[model_name], entry)
+            if percent := model.drift.capture_percent:
+                kept_days = stage.log_retention_days
+                volume = capture_volume(model, kept_days=kept_days)
+                yield Capture(stage=name, model=model_name, percent=percent, kept_days=kept_days, volume=volume)

@@ -13,9 +13,11 @@ from importlib.resources import files
 
 import orjson
 
-# Accelerated families whose endpoint quota is commonly 0 in a new account; AWS publishes no defaults, so this is what
-# users report (aws-samples/sagemaker-custom-project-templates#51, amazon-sagemaker-examples#307, #593).
-_QUOTA_PRONE_PREFIXES = ("ml.g", "ml.p", "ml.trn", "ml.inf2", "ml.dl")
+# Types whose endpoint quota is commonly 0 in a new account: A100 and newer, Trainium, and types of several GPUs. AWS
+# publishes no defaults; this is what users report (aws-samples/sagemaker-custom-project-templates#51,
+# amazon-sagemaker-examples#307, #593).
+_QUOTA_PRONE_PREFIXES = ("ml.p", "ml.trn", "ml.dl")
+_SEVERAL_GPUS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class InstanceType:
     @property
     def quota_prone(self) -> bool:
         """Whether a new account commonly may run none of it."""
-        return self.name.startswith(_QUOTA_PRONE_PREFIXES)
+        return self.name.startswith(_QUOTA_PRONE_PREFIXES) or self.gpus >= _SEVERAL_GPUS
 
 
 @cache

@@ -12,10 +12,11 @@ import orjson
 from cattrs import BaseValidationError
 
 from serving.errors import ModelNotFoundError, Problem, SpecError
-from serving.spec.codec import converter, failures
+from serving.spec.codec import Failure, converter, failures
 from serving.spec.manifest import LockedVersion
 from serving.spec.model import ModelSpec
-from serving.spec.rules import model_problems, stage_problems
+from serving.spec.refused import refusal
+from serving.spec.rules import model_problems, model_warnings, stage_problems, stage_warnings
 from serving.spec.stage import StageSpec
 
 T = TypeVar("T")
@@ -31,6 +32,14 @@ class Project:
     models: dict[str, ModelSpec]
     stages: dict[str, StageSpec]
     locks: dict[str, dict[str, LockedVersion]]
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What AWS takes and an operator should know: quotas that may be nought, or a peak that fits no fleet."""
+        own = [found for name, model in self.models.items() for found in model_warnings(model, file=_model_file(name))]
+        for name, stage in self.stages.items():
+            own += stage_warnings(stage, self.models, self.locks, file=f"stages/{name}.toml")
+        return tuple(own)
 
     def model(self, name: str) -> ModelSpec:
         """Give a model, or raise ModelNotFoundError naming those there are."""
@@ -117,12 +126,22 @@ def parse(text: str, cls: type[T], *, file: str) -> T:
     return _structure(table, cls, file=file)
 
 
+def _model_file(name: str) -> str:
+    return f"models/{name}/model.toml"
+
+
 def _structure(table: object, cls: type[T], *, file: str) -> T:
     try:
         return converter().structure(table, cls)
     except BaseValidationError as error:
-        rows = (Problem(file, row.key, row.got, row.allowed, f"correct {row.key}") for row in failures(error))
-        raise SpecError(tuple(rows)) from error
+        raise SpecError(tuple(_problem(file, row) for row in failures(error))) from error
+
+
+def _problem(file: str, row: Failure) -> Problem:
+    reason = refusal(row.key, row.got)
+    if reason is None:
+        return Problem(file, row.key, row.got, row.allowed, f"correct {row.key}")
+    return Problem(file, row.key, row.got, row.allowed, reason.fix, reason.source)
 
 
 def _read_all(root: Path, pattern: str, cls: type[T], problems: list[Problem]) -> Iterator[tuple[str, T]]:

@@ -117,7 +117,6 @@ class BudgetSpec:
     feature_read_ms: float = 0.0
     invoke_ms: float
     overhead_ms: float
-    fetch_ms: float = 0.0
     deadline_ms: float
 
 

@@ -35,7 +35,7 @@ def versions_are_semantic(model: ModelSpec) -> Iterator[Finding]:
 
 
 def budget_fits_the_p99(model: ModelSpec) -> Iterator[Finding]:
-    """The parts of the p99 add up to at most the p99; fetching an image has its own budget."""
+    """The parts of the p99 add up to at most the p99."""
     budget = model.budget
     for key, value in (("invoke_ms", budget.invoke_ms), ("overhead_ms", budget.overhead_ms)):
         if value <= 0:

@@ -1,44 +1,32 @@
-"""Rules on a stage: where it is, and what it overrides of the models it names."""
+"""What is wrong with a stage: its own rules, those on its models, and the models' rules on what it overrides."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from serving.errors import Problem
-from serving.spec.hosting import HostingMode
+from serving.spec.effective import in_stage
+from serving.spec.images import image_key
 from serving.spec.manifest import LockedVersion
 from serving.spec.model import ModelSpec
+from serving.spec.rules import capture, fleet, place, stage_model
 from serving.spec.rules.api import api_findings
 from serving.spec.rules.finding import Finding
-from serving.spec.rules.hosting import instance_findings
-from serving.spec.rules.release import MAX_CAPTURE_PERCENT
-from serving.spec.stage import SLOTS, StageModel, StageSpec
+from serving.spec.rules.images import image_findings
+from serving.spec.rules.model_rules import MODEL_RULES
+from serving.spec.rules.stage_model import Placed
+from serving.spec.stage import StageSpec
 
-_RETENTION_DAYS = (
-    1,
-    3,
-    5,
-    7,
-    14,
-    30,
-    60,
-    90,
-    120,
-    150,
-    180,
-    365,
-    400,
-    545,
-    731,
-    1096,
-    1827,
-    2192,
-    2557,
-    2922,
-    3288,
-    3653,
-)
+_OVERRIDES = {
+    "hosting.scaling.schedules": "schedules",
+    "hosting.component.": "",
+    "hosting.": "",
+    "drift.": "",
+    "budget.": "",
+}
+"""Section of a model → where a stage overrides its keys, the longest first."""
+
+WARNINGS: tuple[stage_model.PlacedRule, ...] = (*fleet.WARNINGS, *capture.WARNINGS)
 
 
 def stage_problems(
@@ -54,68 +42,55 @@ def stage_problems(
 
     What `unread` names, and a model that `locks` lacks, has a broken file that is told already: no second problem here.
     """
-    problems: list[Problem] = []
-
-    def add(key: str, got: str, allowed: str, fix: str, source: str = "") -> None:
-        problems.append(Problem(file, key, got, allowed, fix, source))
-
+    findings: list[Finding] = []
     if stage.name != stem:
-        add("name", repr(stage.name), f"{stem!r}, the file's name", "make them the same")
-    problems += (Problem(file, *finding) for finding in (*_place(stage), *api_findings(stage)))
-    for name, entry in ((name, entry) for name, entry in stage.models.items() if name not in unread):
-        key = f"models.{name}"
-        if name not in models:
-            known = ", ".join(sorted({*models, *unread}))
-            add(key, repr(name), f"one of {known}", "name a model that exists")
-            continue
-        model = models[name]
-        if model.hosting.mode is not HostingMode.REALTIME:
-            add(key, f"mode {model.hosting.mode}", "mode realtime", "leave it out of stages until its construct exists")
-        for slot in SLOTS:
-            _check_slot(add, f"{key}.versions.{slot}", getattr(entry.versions, slot), model, locks.get(name))
-        for finding in _override_findings(entry, model, key=key):
-            add(*finding)
-    return problems
+        findings.append(("name", repr(stage.name), f"{stem!r}, the file's name", "make them the same", ""))
+    findings += (found for rule in place.RULES for found in rule(stage))
+    findings += api_findings(stage)
+    placed = list(placed_models(stage, models, locks))
+    findings += image_findings(stage, keys={image_key(one.own) for one in placed})
+    for name in stage.models.keys() - models.keys() - set(unread):
+        known = ", ".join(sorted({*models, *unread}))
+        findings.append((f"models.{name}", repr(name), f"one of {known}", "name a model that exists", ""))
+    for one in placed:
+        findings += (found for rule in stage_model.RULES for found in rule(one))
+        findings += overridden(one)
+    return [Problem(file, *found) for found in findings]
 
 
-def _override_findings(entry: StageModel, model: ModelSpec, *, key: str) -> Iterator[Finding]:
-    lowest = entry.min_count if entry.min_count is not None else model.hosting.min_count
-    highest = entry.max_count if entry.max_count is not None else model.hosting.max_count
-    if not 1 <= lowest <= highest:
-        yield f"{key}.min_count", f"{lowest} (max_count {highest})", "1 to max_count", "correct one of them", ""
-    if entry.instance_type is not None:
-        yield from instance_findings(model, f"{key}.instance_type", entry.instance_type)
-    if entry.deadline_ms is not None and entry.deadline_ms < model.slo.p99_ms:
-        got = f"{entry.deadline_ms:g}"
-        yield f"{key}.deadline_ms", got, f"at least {model.slo.p99_ms:g}", "raise the deadline", ""
-    if entry.capture_percent is not None and not 0 <= entry.capture_percent <= MAX_CAPTURE_PERCENT:
-        got = str(entry.capture_percent)
-        yield f"{key}.capture_percent", got, "0 to 100", "give a percentage; 0 turns it off", ""
+def stage_warnings(
+    stage: StageSpec,
+    models: Mapping[str, ModelSpec],
+    locks: Mapping[str, Mapping[str, LockedVersion]],
+    *,
+    file: str,
+) -> list[Problem]:
+    """Give what AWS takes and an operator should know before a deploy."""
+    placed = placed_models(stage, models, locks)
+    return [Problem(file, *found) for one in placed for rule in WARNINGS for found in rule(one)]
 
 
-def _place(stage: StageSpec) -> Iterator[Finding]:
-    """Where a stage is, and how long its logs are kept."""
-    if not re.fullmatch(r"\d{12}", stage.account):
-        yield "account", repr(stage.account), "12 digits", "give the AWS account id", ""
-    zones = stage.availability_zones
-    if not zones or len(set(zones)) < len(zones) or not all(zone.startswith(stage.region) for zone in zones):
-        allowed = f"different zones of {stage.region}, at least one"
-        yield "availability_zones", str(list(zones)), allowed, "name zones of the region", ""
-    if stage.log_retention_days not in _RETENTION_DAYS:
-        allowed = f"one of {', '.join(map(str, _RETENTION_DAYS))}"
-        yield "log_retention_days", str(stage.log_retention_days), allowed, "choose one", "AWS API_PutRetentionPolicy"
+def placed_models(
+    stage: StageSpec, models: Mapping[str, ModelSpec], locks: Mapping[str, Mapping[str, LockedVersion]]
+) -> Iterator[Placed]:
+    """Give each model of a stage that could be read, as the stage deploys it."""
+    for name, entry in stage.models.items():
+        if name in models:
+            own = models[name]
+            yield Placed(stage=stage, entry=entry, model=in_stage(own, entry), own=own, locked=locks.get(name))
 
 
-def _check_slot(
-    add: Callable[[str, str, str, str], None],
-    key: str,
-    version: str,
-    model: ModelSpec,
-    locked: Mapping[str, LockedVersion] | None,
-) -> None:
-    if version not in model.versions:
-        known = ", ".join(sorted(model.versions))
-        add(key, repr(version), f"one of {known}", f'add [versions."{version}"] or name another')
-    elif locked is not None and version not in locked:
-        fix = f"run streamhub package {model.name} --version {version} --lock and commit the lock"
-        add(key, f"{version}, whose digest is not locked", "a version in model.lock.json", fix)
+def overridden(placed: Placed) -> Iterator[Finding]:
+    """What a stage says instead is held to the model's rules; what the model's own file breaks is told there."""
+    for rule in MODEL_RULES:
+        own = set(rule(placed.own))
+        for found in rule(placed.model):
+            if found not in own:
+                yield (_stage_key(placed, found[0]), *found[1:])
+
+
+def _stage_key(placed: Placed, key: str) -> str:
+    for section, place_there in _OVERRIDES.items():
+        if key.startswith(section):
+            return f"{placed.key}.{place_there}{key.removeprefix(section)}"
+    return f"{placed.key}.{key}"
