@@ -108,10 +108,14 @@ class EndpointStatus:
 
 
 class EndpointControl(Protocol):
-    """Weights and counts of a live endpoint; never what a slot holds."""
+    """Weights and counts of a live endpoint; what a slot holds is read, never changed."""
 
     def describe(self, endpoint: str) -> EndpointStatus:
         """Read the endpoint, or raise EndpointError."""
+        ...
+
+    def holds(self, endpoint: str) -> Mapping[Slot, str]:
+        """Give the digest of the archive that each slot serves; a slot whose archive has no digest is left out."""
         ...
 
     def set_weights(self, endpoint: str, weights: Mapping[Slot, float]) -> None:

@@ -267,6 +267,8 @@ class Controller:
         view = slots.look()
         if view.status is None:
             raise EndpointError(view.note)
+        if self._registry is not None:
+            slots.refuse_other_contents(self._registry)
         has = view.instances(challenger)
         if not view.settled or has < 1:
             raise EndpointError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from serving.errors import EndpointError, ReleaseError
-from serving.ports import EndpointControl, EndpointStatus
+from serving.ports import EndpointControl, EndpointStatus, ModelRegistry
 from serving.release.state import ReleaseRecord
 from serving.release.transitions import desired_weights, instances_for, same_weights
 from serving.spec import SLOTS, ModelSpec, Slot, StageSpec, endpoint_name
@@ -52,6 +52,8 @@ class Slots:
                 f"{', '.join(sorted(stage.models))}; add it to stages/{stage.name}.toml and deploy"
             )
         self._control = control
+        self._model = model.name
+        self._file = f"stages/{stage.name}.toml"
         self.endpoint = endpoint_name(stage.name, model.slug)
         self.versions: dict[Slot, str] = {"a": in_stage.versions.a, "b": in_stage.versions.b}
         hosting = model.hosting
@@ -92,6 +94,28 @@ class Slots:
         return (
             f"slot {slot} holds {self.versions[slot]} now, not {record.challenger_version}; deploy the stage with "
             f"{record.challenger_version} in it"
+        )
+
+    def refuse_other_contents(self, registry: ModelRegistry) -> None:
+        """Refuse a stage file that is not what was deployed: a release of it would be one of another version.
+
+        Raises:
+            ReleaseError: a slot serves another archive than the stage file's version; the text has the line to edit.
+            EndpointError: endpoint, config or models cannot be read.
+            RegistryError: the registry cannot be read.
+
+        """
+        held = self._control.holds(self.endpoint)
+        known = {found.sha256: found.version for found in registry.versions(self._model)} if held else {}
+        live = {slot: known.get(digest, f"sha256 {digest[:12]}…") for slot, digest in held.items()}
+        if all(version == self.versions[slot] for slot, version in live.items()):
+            return
+        told = ", ".join(f"{version} in slot {slot}" for slot, version in sorted(live.items()))
+        line = ", ".join(f'{slot} = "{version}"' for slot, version in sorted({**self.versions, **live}.items()))
+        raise ReleaseError(
+            f"endpoint {self.endpoint}: got {told}; allowed what {self._file} names: {self.versions['a']} in slot a, "
+            f"{self.versions['b']} in slot b; deploy the stage, or run this from what was deployed: under "
+            f"[models.{self._model}] versions = {{ {line} }}"
         )
 
     def shift(self, record: ReleaseRecord) -> str:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from serving.aws.hosted import read_endpoint
 from serving.errors import EndpointError
 from serving.ports import EndpointStatus, VariantStatus
+from serving.preflight.stage_facts import digest_of
 from serving.spec import SLOTS, Slot
 
 if TYPE_CHECKING:
@@ -53,6 +55,17 @@ class SageMakerEndpointControl:
                 f"{', '.join(SLOTS)}; wait until it is InService, or deploy its stage"
             )
         return EndpointStatus(name=endpoint, status=found["EndpointStatus"], variants=variants)
+
+    def holds(self, endpoint: str) -> dict[Slot, str]:
+        """Give the digest of the archive that each slot serves, from the config and models that are live.
+
+        Raises:
+            EndpointError: unknown, unreachable, or its config or models may not be read.
+
+        """
+        found = _call(endpoint, lambda: read_endpoint(self._client, endpoint))
+        digests = {slot: digest_of(held.archive) for slot in SLOTS if (held := found.variant(slot)) is not None}
+        return {slot: digest for slot, digest in digests.items() if digest is not None}
 
     def set_weights(self, endpoint: str, weights: Mapping[Slot, float]) -> None:
         """Ask for weights; counts are kept.

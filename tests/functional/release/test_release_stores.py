@@ -22,6 +22,7 @@ from serving.release.transitions import start
 from serving.spec import ReleaseSpec
 
 ENDPOINT = "streamhub-dev-recommendation-ranker"
+ROLE = "arn:aws:iam::123456789012:role/sagemaker"
 TABLE = "streamhub-dev-state"
 TELEMETRY = "streamhub-dev-telemetry-123456789012"
 MODEL = "recommendation_ranker"
@@ -111,6 +112,25 @@ def test_weights_change_and_an_unknown_endpoint_is_an_endpoint_error(aws: Any) -
     assert {at.slot: at.weight for at in control.describe(ENDPOINT).variants} == {"a": 0.9, "b": 0.1}
     with pytest.raises(EndpointError, match="endpoint nobody"):
         control.describe("nobody")
+
+
+def test_what_the_slots_hold_is_read_by_digest_from_the_live_models(aws: Any) -> None:
+    held = {"a": "a" * 64, "b": "b" * 64}
+    for slot, digest in held.items():
+        url = f"s3://registry/models/{MODEL}/blobs/sha256/{digest}/model.tar.gz"
+        container = {"Image": "image", "ModelDataUrl": url}
+        aws.sagemaker.create_model(ModelName=f"held-{slot}", ExecutionRoleArn=ROLE, PrimaryContainer=container)
+    variants = [
+        {"VariantName": slot, "ModelName": f"held-{slot}", "InstanceType": "ml.c5.large", "InitialInstanceCount": 1}
+        for slot in held
+    ]
+    aws.sagemaker.create_endpoint_config(EndpointConfigName="held", ProductionVariants=variants)
+    aws.sagemaker.create_endpoint(EndpointName="held", EndpointConfigName="held")
+    control = SageMakerEndpointControl(aws.sagemaker, aws.scaling)
+    assert control.holds("held") == held
+    assert control.holds(ENDPOINT) == {}, "its models have no archive"
+    with pytest.raises(EndpointError, match="endpoint nobody"):
+        control.holds("nobody")
 
 
 def test_an_endpoint_that_is_updating_refuses_weights_as_an_endpoint_error(aws: Any) -> None:

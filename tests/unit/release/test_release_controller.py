@@ -18,7 +18,7 @@ from serving.release.decide import DecisionKind, decide
 from serving.release.state import ReleaseRecord, ReleaseState
 from serving.spec import ModelSpec, Slot, StageSpec
 from serving.spec.codec import converter, from_json, to_json
-from serving.spec.manifest import AliasRecord
+from serving.spec.manifest import AliasRecord, RegisteredModel
 from serving.telemetry.evidence import Evidence, StageEvidence
 
 MODEL = "recommendation_ranker"
@@ -83,6 +83,11 @@ class Endpoint:
     status: str = "InService"
     at_once: bool = True
     calls: list[dict[Slot, float]] = field(default_factory=list)
+    held: dict[Slot, str] = field(default_factory=dict)
+
+    def holds(self, endpoint: str) -> dict[Slot, str]:
+        del endpoint
+        return self.held
 
     def describe(self, endpoint: str) -> EndpointStatus:
         if self.status == "gone":
@@ -140,6 +145,20 @@ class Evidences:
 class Aliases:
     versions_moved: list[str] = field(default_factory=list)
 
+    def versions(self, name: str) -> list[RegisteredModel]:
+        """Give two versions, named by their first digit all along."""
+        return [
+            RegisteredModel(
+                name=name,
+                version=version,
+                sha256=version[0] * 64,
+                s3_uri="",
+                created_at=datetime(2026, 1, 1, tzinfo=UTC),
+                created_by="",
+            )
+            for version in ("2.0.0", "3.0.0")
+        ]
+
     def alias(self, name: str, alias: str) -> AliasRecord | None:
         if not self.versions_moved:
             return None
@@ -186,7 +205,7 @@ class World:
             evidence=self.evidence,
             endpoints=self.endpoint,
             audit=self.audit,
-            registry=self.aliases,  # type: ignore[arg-type] - the two calls a release makes
+            registry=self.aliases,  # type: ignore[arg-type] - the three calls a release makes
             clock=lambda: self.now,
         )
 
@@ -547,3 +566,31 @@ def test_a_rollback_wins_over_a_tick_that_came_between(world: World, good: Calla
     step = controller.rollback(MODEL, actor="grace", reason="pager")
     assert (step.record.state, step.record.version, step.record.actor) == (ReleaseState.ROLLING_BACK, 4, "grace")
     assert world.endpoint.weights == {"a": 1.0, "b": 0.0}
+
+
+def test_a_release_starts_when_the_live_slots_hold_what_the_stage_file_says(world: World) -> None:
+    world.endpoint.held = {"a": "2" * 64, "b": "3" * 64}
+    assert world.controller().start(MODEL, version="3.0.0", actor="ada").challenger_version == "3.0.0"
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ({"a": "2" * 64, "b": "2" * 64}, '2.0.0 in slot b; .* versions = { a = "2.0.0", b = "2.0.0" }'),
+        ({"a": "3" * 64, "b": "3" * 64}, '3.0.0 in slot a, .* versions = { a = "3.0.0", b = "3.0.0" }'),
+        ({"a": "2" * 64, "b": "9" * 64}, "sha256 999999999999… in slot b; .* deploy the stage"),
+    ],
+    ids=["not deployed yet", "deployed from elsewhere", "pushed nowhere"],
+)
+def test_a_stage_file_that_was_not_deployed_starts_no_release_and_names_the_line(
+    world: World, held: dict[Slot, str], told: str
+) -> None:
+    world.endpoint.held = held
+    with pytest.raises(ReleaseError, match=told):
+        world.controller().start(MODEL, version="3.0.0", actor="ada")
+    assert world.store.get(MODEL) is None
+
+
+def test_a_slot_whose_archive_has_no_digest_is_not_compared(world: World) -> None:
+    world.endpoint.held = {"a": "2" * 64}
+    assert world.controller().start(MODEL, version="3.0.0", actor="ada").challenger == "b"
