@@ -26,6 +26,8 @@ VARIANT_NAME = "a"
 # A request that waited RequestTTLSeconds is dropped: 6 hours unless its caller says less (API reference,
 # *InvokeEndpointAsync*). Half of it leaves time to act.
 _OLDEST_S = 10_800
+# SNS guide, *sns-key-management*; the library's own grant has a wildcard
+_PUBLISH_WITH_KEY = ("kms:GenerateDataKey", "kms:Decrypt")
 _WAKE_PERIODS = 2
 
 
@@ -83,16 +85,19 @@ class Notifications(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, endpoint: str, key: kms.IKey | None) -> None:
         super().__init__(scope, id_)
-        self.succeeded = self._topic("Succeeded", f"{endpoint}-succeeded", key)
-        self.failed = self._topic("Failed", f"{endpoint}-failed", key)
+        self._key = key
+        self.succeeded = self._topic("Succeeded", f"{endpoint}-succeeded")
+        self.failed = self._topic("Failed", f"{endpoint}-failed")
 
     def grant_publish(self, grantee: iam.IGrantable) -> None:
         """Let SageMaker's role speak to both."""
-        self.succeeded.grant_publish(grantee)
-        self.failed.grant_publish(grantee)
+        arns = [topic.topic_arn for topic in (self.succeeded, self.failed)]
+        iam.Grant.add_to_principal(grantee=grantee, actions=["sns:Publish"], resource_arns=arns)
+        if self._key is not None:
+            self._key.grant(grantee, *_PUBLISH_WITH_KEY)
 
-    def _topic(self, id_: str, name: str, key: kms.IKey | None) -> sns.Topic:
-        return sns.Topic(self, id_, topic_name=name, enforce_ssl=True, master_key=key)
+    def _topic(self, id_: str, name: str) -> sns.Topic:
+        return sns.Topic(self, id_, topic_name=name, enforce_ssl=True, master_key=self._key)
 
 
 def async_config(

@@ -172,3 +172,73 @@ def with_versions_fixture(project: Project) -> Callable[..., Project]:
         return replace(project, stages=stages)
 
     return with_versions
+
+
+HOSTED_MODEL = """
+name = "sample_scorer"
+owner = "tests"
+description = "Scores a sample."
+licence = "Apache-2.0"
+{runtime}
+[slo]
+peak_qps = 10
+p99_ms = 200
+[[inputs]]
+name = "x"
+dtype = "FP32"
+shape = [4]
+[[outputs]]
+name = "y"
+dtype = "FP32"
+shape = [1]
+[api]
+route = "/v1/sample"
+unit = "id"
+[hosting]
+{hosting}
+[release]
+metric = "none"
+guardrails = {{ max_error_rate = 0.02 }}
+[budget]
+invoke_ms = 150
+overhead_ms = 50
+deadline_ms = 1000
+[versions."1.0.0"]
+weights = "weights/1.0.0.onnx"
+[versions."2.0.0"]
+weights = "weights/2.0.0.onnx"
+"""
+
+HOSTED_STAGE = """
+name = "lab"
+account = "111122223333"
+region = "eu-west-1"
+removal = "destroy"
+availability_zones = ["eu-west-1a", "eu-west-1b"]
+cache = "serverless"
+log_retention_days = 7
+{stage}
+[models.sample_scorer]
+versions = {{ a = "1.0.0", b = "{b}" }}
+{entry}
+"""
+
+TRITON = '[runtime]\nkind = "triton"\ndevice = "gpu"'
+
+
+@pytest.fixture(scope="session", name="host")
+def host_fixture(root: Path, synthesise: Synthesise) -> Callable[..., Synthesised]:
+    """Give a function that hosts one model in the stage `lab`: lines of its `[hosting]`, of its entry, of the stage."""
+    made: dict[tuple[str, ...], Synthesised] = {}
+
+    def host(hosting: str, *, entry: str = "", stage: str = "", runtime: str = TRITON, b: str = "1.0.0") -> Synthesised:
+        asked = (hosting, entry, stage, runtime, b)
+        if asked not in made:
+            model = parse(HOSTED_MODEL.format(hosting=hosting, runtime=runtime), ModelSpec, file="model.toml")
+            lab = parse(HOSTED_STAGE.format(stage=stage, entry=entry, b=b), StageSpec, file="lab.toml")
+            locks = {v: LockedVersion(sha256=sha256_of(model.name, v), size_bytes=1) for v in model.versions}
+            project = Project(root=root, models={model.name: model}, stages={"lab": lab}, locks={model.name: locks})
+            made[asked] = synthesise(project, "lab")
+        return made[asked]
+
+    return host

@@ -1,0 +1,188 @@
+"""What a second deploy must leave alone, in every mode: each claim is one of the template (docs/hosting.md)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cdk_nag
+import pytest
+
+SLUG = "sample-scorer"
+REALTIME = """
+instance_type = "ml.g4dn.xlarge"
+[hosting.scaling]
+target_concurrency = 4
+[hosting.batch]
+max_count = 2
+[hosting.batch.scaling]
+target_backlog = 7
+[hosting.batch.asynchronous]
+notify = true
+"""
+BESIDE = '[models.sample_scorer.batch]\n[models.sample_scorer.shadow]\nversion = "2.0.0"'
+QUEUE = """
+mode = "async"
+instance_type = "ml.g4dn.xlarge"
+min_count = 0
+[hosting.scaling]
+target_backlog = 5
+[hosting.deployment]
+strategy = "all-at-once"
+"""
+FLEET = """
+mode = "components"
+instance_type = "ml.g5.12xlarge"
+min_count = 0
+[hosting.component]
+accelerators = 2
+memory_mib = 65536
+min_copies = 0
+[hosting.scaling]
+target_concurrency = 16
+[hosting.deployment]
+strategy = "rolling"
+"""
+VLLM = '[runtime]\nkind = "vllm"\ntensor_parallel = 2\nlayout = "prefix"'
+TRITON = '[runtime]\nkind = "triton"\ndevice = "gpu"'
+KEY = 'encryption = "customer-key"'
+
+MODES = {
+    "realtime": {"hosting": REALTIME, "runtime": TRITON, "entry": BESIDE, "stage": KEY},
+    "async": {"hosting": QUEUE, "runtime": TRITON, "stage": KEY},
+    "components": {"hosting": FLEET, "runtime": VLLM, "stage": KEY},
+}
+# What a version is in a template, and what has to be new with it (CloudFormation: all its properties are create-only).
+HOLDS_A_VERSION = {"AWS::SageMaker::Model", "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::InferenceComponent"}
+NAMED = {
+    "AWS::SageMaker::Endpoint": "EndpointName",
+    "AWS::SageMaker::InferenceComponent": "InferenceComponentName",
+    "AWS::CloudWatch::Alarm": "AlarmName",
+    "AWS::ApplicationAutoScaling::ScalingPolicy": "PolicyName",
+    "AWS::ApplicationAutoScaling::ScalableTarget": "ResourceId",
+    "AWS::SNS::Topic": "TopicName",
+}
+
+
+@pytest.fixture(params=sorted(MODES), name="mode")
+def mode_fixture(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    found: Mapping[str, str] = MODES[request.param]
+    return found
+
+
+def imports(template: Any) -> Iterator[str]:
+    """Give every export of another stack that a template reads."""
+    if isinstance(template, dict):
+        if set(template) == {"Fn::ImportValue"}:
+            yield template["Fn::ImportValue"]
+        for value in template.values():
+            yield from imports(value)
+    elif isinstance(template, list):
+        for value in template:
+            yield from imports(value)
+
+
+def exports(template: Any) -> set[str]:
+    return {one["Export"]["Name"] for one in template.get("Outputs", {}).values() if "Export" in one}
+
+
+def test_weights_and_counts_are_kept_and_nothing_is_left_out_of_that(host: Any, mode: Any) -> None:
+    for endpoint in host(**mode).all("AWS::SageMaker::Endpoint", SLUG):
+        assert endpoint.props["RetainAllVariantProperties"] is True
+        assert "ExcludeRetainedVariantProperties" not in endpoint.props
+        assert "RetainDeploymentConfig" not in endpoint.props, "the template's own policy holds"
+
+
+def test_another_version_changes_what_holds_it_and_nothing_else(host: Any, mode: Any) -> None:
+    before, after = host(**mode).templates[SLUG]["Resources"], host(**mode, b="2.0.0").templates[SLUG]["Resources"]
+    assert before.keys() == after.keys(), "no resource comes, goes or gets another logical id"
+    changed = {before[key]["Type"] for key in before if before[key] != after[key]}
+    assert changed <= HOLDS_A_VERSION
+
+
+def test_another_version_changes_no_name_and_no_variant(host: Any, mode: Any) -> None:
+    def names(stage: Any) -> list[Any]:
+        resources = [one for one in stage.everything(SLUG) if one.entry["Type"] in NAMED]
+        return [(one.id, one.props[NAMED[one.entry["Type"]]]) for one in resources]
+
+    def variants(stage: Any) -> list[Any]:
+        lists = ("ProductionVariants", "ShadowProductionVariants")
+        configs = [one.props for one in stage.all("AWS::SageMaker::EndpointConfig", SLUG)]
+        return [
+            (one["VariantName"], one["InstanceType"], one["InitialInstanceCount"], one["InitialVariantWeight"])
+            if "InitialVariantWeight" in one
+            else (one["VariantName"], one["InstanceType"])
+            for config in configs
+            for key in lists
+            for one in config.get(key, [])
+        ]
+
+    before, after = host(**mode), host(**mode, b="2.0.0")
+    assert names(before) == names(after)
+    assert variants(before) == variants(after)
+
+
+def test_what_is_replaced_by_a_change_has_no_name(host: Any, mode: Any) -> None:
+    made = host(**mode)
+    for kind, key in (("AWS::SageMaker::Model", "ModelName"), ("AWS::SageMaker::EndpointConfig", "EndpointConfigName")):
+        assert not [one.id for one in made.all(kind, SLUG) if key in one.props]
+
+
+def test_a_model_stack_gives_no_other_stack_anything(host: Any, mode: Any) -> None:
+    assert not exports(host(**mode).templates[SLUG]), "so it can be changed and removed by itself"
+
+
+def test_whatever_a_mode_imports_is_exported_for_every_mode(host: Any) -> None:
+    """Else going from one mode to another would take an export away that the old stack still reads."""
+    given = [
+        {name: exports(template) for name, template in host(**mode).templates.items() if name != SLUG}
+        for mode in MODES.values()
+    ]
+    assert given[0] == given[1] == given[2]
+
+
+def test_every_import_is_an_export_of_the_same_stage(host: Any, mode: Any) -> None:
+    templates = host(**mode).templates
+    given = set().union(*(exports(template) for template in templates.values()))
+    assert {name for template in templates.values() for name in imports(template)} <= given
+
+
+@pytest.mark.parametrize("stage_name", ["dev", "staging", "prod"])
+def test_leaving_any_model_out_of_a_stage_takes_no_export_away(
+    stage_name: str, project: Any, synthesise: Any, request: pytest.FixtureRequest
+) -> None:
+    """CloudFormation deletes no export that a deployed stack imports, and the model's stack goes last."""
+    before = request.getfixturevalue(stage_name)
+    stage = project.stages[stage_name]
+    for name in stage.models:
+        models = {other: entry for other, entry in stage.models.items() if other != name}
+        fewer = replace(project, stages={**project.stages, stage_name: replace(stage, models=models)})
+        after = synthesise(fewer, stage_name)
+        slug = project.models[name].slug
+        for part in before.templates.keys() - {slug}:
+            assert exports(before.templates[part]) <= exports(after.templates[part]), (name, part)
+
+
+def test_no_finding_of_cdk_nag_is_left_open(host: Any, mode: Any, synthesise: Any) -> None:
+    made = host(**mode)
+    synthesise(made.project, "lab", cdk_nag.AwsSolutionsChecks())
+
+
+def test_cfn_lint_finds_nothing_in_any_mode(host: Any) -> None:
+    made = [host(**mode).folder for mode in MODES.values()]
+    files = [str(folder / f"streamhub-lab-{SLUG}.template.json") for folder in made]
+    # CDK's habit: a DependsOn that a reference implies already
+    command = [str(Path(sys.executable).parent / "cfn-lint"), "-i", "W3005", "--", *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_same_files_give_the_same_templates(host: Any, mode: Any, synthesise: Any) -> None:
+    made = host(**mode)
+    again = synthesise(made.project, "lab")
+    assert json.dumps(again.templates, sort_keys=True) == json.dumps(made.templates, sort_keys=True)
