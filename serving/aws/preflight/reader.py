@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from serving.aws.preflight.account import account_of, bootstrap_of, permissions_of, quotas_of
-from serving.aws.preflight.artifacts import archives_of, images_of
+from serving.aws.preflight.artifacts import approvals_of, archives_of, images_of
 from serving.aws.preflight.asking import Clients
 from serving.aws.preflight.endpoints import elsewhere_of, endpoints_of, releases_of, targets_of
 from serving.aws.preflight.names import owners_of
@@ -44,4 +44,5 @@ def read_live(planned: Planned, facts: StageFacts) -> Live:
         live,
         owners=owners_of(clients, new_names(planned, live)),
         releases=releases_of(clients, planned, live, facts),
+        approvals=approvals_of(clients, facts, live.archives),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,11 @@ from serving.aws.preflight.asking import Clients
 from serving.aws.preflight.endpoints import endpoints_of, targets_of
 from serving.aws.preflight.names import owners_of
 from serving.aws.preflight.reader import read_live
+from serving.aws.registry import S3ModelRegistry
 from serving.preflight.checks.names import new_names
 from serving.preflight.live import Live, LiveEndpoint, StoredArchive, Unread
-from tests.unit.preflight.accounts import BUCKET, ENDPOINT, FACTS, IMAGE, NEW, OLD, REGION, archive, plan
+from serving.spec.manifest import PackageManifest
+from tests.unit.preflight.accounts import BUCKET, ENDPOINT, FACTS, IMAGE, NEW, OLD, REGION, archive, plan, ranker
 
 BYTES = b"an archive"
 DIGEST = hashlib.sha256(BYTES).hexdigest()
@@ -138,6 +142,29 @@ def test_scalable_targets_are_read_by_resource() -> None:
     }
 
 
+def manifest() -> PackageManifest:
+    return PackageManifest(
+        name="ranker",
+        version="1.0.0",
+        archive_sha256=DIGEST,
+        size_bytes=len(BYTES),
+        files=(),
+        spec_sha256="0" * 64,
+        runtime="triton",
+        image="sagemaker-tritonserver:x",
+        licence="Apache-2.0",
+        inputs=(),
+        outputs=(),
+        labels=(),
+        thresholds={},
+        metrics={},
+        training_commit="",
+        data_sha256="",
+        baseline={},
+        toolchain={},
+    )
+
+
 def archives(at: Live) -> dict[str, Any]:
     return dict(at.archives)
 
@@ -151,6 +178,27 @@ def test_archives_are_there_with_their_digest_or_missing() -> None:
     assert found == {archive(OLD): StoredArchive(objects=1, sha256=DIGEST)}
     client("s3").delete_object(Bucket=BUCKET, Key=key)
     assert archives(read_live(plan(), FACTS)) == {archive(OLD): None}
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_protected_production_wants_every_archive_approved(tmp_path: Path) -> None:
+    client("s3").create_bucket(Bucket=BUCKET)
+    registry = S3ModelRegistry(BUCKET, client("s3"), clock=lambda: datetime.now(UTC))
+    path = tmp_path / "ranker-1.0.0.model.tar.gz"
+    path.write_bytes(BYTES)
+    registry.push(path, manifest(), actor="ann")
+    planned, facts = plan(ranker(a=DIGEST, b=DIGEST)), replace(FACTS, versions={DIGEST: "ranker 1.0.0"})
+
+    def approved() -> dict[str, Any]:
+        return dict(read_live(planned, facts).approvals)
+
+    assert approved() == {}, "nobody asks for approvals"
+    registry.approvals.protect("ranker", "production", required=True, actor="ann", reason="r")
+    assert approved() == {archive(DIGEST): False}
+    registry.approvals.approve("ranker", "1.0.0", actor="bob", reason="looked at it")
+    assert approved() == {archive(DIGEST): True}
+    registry.approvals.revoke("ranker", "1.0.0", actor="bob", reason="no")
+    assert approved() == {archive(DIGEST): False}
 
 
 @pytest.mark.usefixtures("aws")
