@@ -91,5 +91,6 @@ def test_the_page_has_every_key_of_a_stage() -> None:
     rows = documented(PAGE[start:])
     models = {f"models.<name>.{field.name}" for field in dataclasses.fields(spec.StageModel)}
     text = PAGE[start:]
-    assert {field.name for field in dataclasses.fields(spec.StageSpec)} - {"models"} <= set(rows)
+    assert {field.name for field in dataclasses.fields(spec.StageSpec)} - {"models", "api"} <= set(rows)
+    assert {f"api.{field.name}" for field in dataclasses.fields(spec.ApiShell)} <= set(rows)
     assert [key for key in models if f"`{key}`" not in text and f"`{key.rsplit('.', 1)[-1]}`" not in text] == []

@@ -6,6 +6,7 @@ import re
 import zoneinfo
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 
 from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding, Rule
@@ -54,7 +55,7 @@ def expressions_are_legal(model: ModelSpec) -> Iterator[Finding]:
 
 def zones_exist(model: ModelSpec) -> Iterator[Finding]:
     """A time zone is a name of the IANA database."""
-    known = zoneinfo.available_timezones()
+    known = _zones()
     for key, schedules, _ in _schedules(model):
         for index, schedule in enumerate(schedules):
             if schedule.timezone not in known:
@@ -69,6 +70,11 @@ def floors_fit_the_fleet(model: ModelSpec) -> Iterator[Finding]:
             if not lowest < schedule.min_count <= highest:
                 allowed = f"{lowest + 1} to {highest}, above the usual minimum"
                 yield f"{key}[{index}].min_count", str(schedule.min_count), allowed, "correct it", _API
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
 
 
 def is_cron(text: str) -> bool:

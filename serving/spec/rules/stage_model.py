@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from serving.spec.hosting import HostingMode
-from serving.spec.instances import instance_types
+from serving.spec.instances import hosting_regions, instance_types
 from serving.spec.manifest import LockedVersion
 from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding
@@ -64,16 +64,10 @@ def types_are_sold_in_the_region(placed: Placed) -> Iterator[Finding]:
     """A region hosts the types of its price list."""
     for key, name in _types(placed):
         found = instance_types().get(name)
-        if found is not None and placed.stage.region not in found.regions:
+        if found is not None and placed.stage.region in hosting_regions() - found.regions:
             where = ", ".join(sorted(found.regions)) or "none of the price lists"
-            got = f"{name} in {placed.stage.region}"
-            yield (
-                key,
-                got,
-                f"a type sold there; {name} is in {where}",
-                "choose another type or region",
-                "AWS price list",
-            )
+            allowed = f"a type sold there; {name} is in {where}"
+            yield key, f"{name} in {placed.stage.region}", allowed, "choose another type or region", "AWS price list"
 
 
 def endpoint_names_are_short(placed: Placed) -> Iterator[Finding]:

@@ -15,7 +15,6 @@ from serving.errors import ModelNotFoundError, SpecError
 from serving.spec import ModelSpec, StageSpec
 from serving.spec.codec import from_json, to_json
 from serving.spec.load import load_model, load_project, parse
-from serving.spec.rules import MODEL_RULES
 from serving.spec.schema import SCHEMAS, schema_of
 
 RANKER = "models/recommendation_ranker/model.toml"
@@ -104,7 +103,7 @@ def test_a_project_without_stages_says_so(project: Path) -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "key"),
     [
-        ('region = "us-east-1"', 'region = "mars-1"', "availability_zones"),
+        ('region = "us-east-1"', 'region = "us-east-2"', "availability_zones"),
         ('["us-east-1a", "us-east-1b"]', "[]", "availability_zones"),
         ('["us-east-1a", "us-east-1b"]', '["us-east-1a", "us-east-1a"]', "availability_zones"),
         ("log_retention_days = 7", "log_retention_days = 8", "log_retention_days"),
@@ -156,37 +155,6 @@ def test_json_round_trip_keeps_every_value(root: Path, cls: type) -> None:
     project = load_project(root)
     for value in [*project.models.values()] if cls is ModelSpec else [*project.stages.values()]:
         assert from_json(to_json(value), cls) == value
-
-
-BROKEN = {
-    "name_is_usable": ('name = "recommendation_ranker"', 'name = "Ranker 1"'),
-    "versions_are_semantic": ('[versions."2.0.0"]', '[versions."2"]'),
-    "tensors_are_sound": ("shape = [36]", "shape = [0]"),
-    "batching_leaves_time": ("max_queue_delay_ms = 0.0", "max_queue_delay_ms = 4.0"),
-    "budget_fits_the_p99": ("invoke_ms = 8", "invoke_ms = 9"),
-    "device_fits_the_instance": ('device = "cpu"', 'device = "gpu"'),
-    "counts_are_legal": ("min_count = 4", "min_count = 0"),
-    "timeouts_are_in_range": ("max_count = 16", "max_count = 16\nstartup_timeout_s = 59"),
-    "features_have_defaults": ("max_age_s = 3600", "max_age_s = 0"),
-    "thresholds_name_labels": ('unit = "user_id"', 'unit = "user_id"\nblock_above = { nsfw = 0.5 }'),
-    "ramp_only_rises": ("ramp = [0.1, 0.5]", "ramp = [0.5, 0.1]"),
-    "capture_is_a_percentage": ("capture_percent = 1", "capture_percent = 101"),
-    "promises_are_possible": ("peak_qps = 15000", "peak_qps = 0"),
-    "windows_can_be_scheduled": ("capture_percent = 1", "capture_percent = 1\nwindow_s = 90"),
-}
-
-
-def test_there_is_a_broken_example_for_every_rule() -> None:
-    assert set(BROKEN) == {rule.__name__ for rule in MODEL_RULES}
-
-
-@pytest.mark.parametrize("rule", MODEL_RULES, ids=lambda rule: rule.__name__)
-def test_each_rule_refuses_its_broken_example_and_takes_the_whole_one(root: Path, rule: object) -> None:
-    good, bad = BROKEN[rule.__name__]  # type: ignore[attr-defined]
-    text = ranker_text(root)
-    assert good in text
-    assert list(rule(parse(text, ModelSpec, file=RANKER))) == []  # type: ignore[operator]
-    assert list(rule(parse(text.replace(good, bad), ModelSpec, file=RANKER))) != []  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(("name", "cls"), SCHEMAS.items())
