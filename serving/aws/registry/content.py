@@ -40,7 +40,7 @@ class Transfer:
     def part_size(self, size_bytes: int) -> int:
         """Give the size of all parts but the last; it follows from the file alone, so that a resume cuts alike."""
         least = math.ceil(size_bytes / MAX_PARTS)
-        return max(self.part_bytes, math.ceil(least / MIB) * MIB)
+        return self.part_bytes if least <= self.part_bytes else math.ceil(least / MIB) * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
