@@ -16,7 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("cli.check", "Validate specs and stages; print every problem at once."),
     "package": ("cli.package", "Build one version's archive and manifest."),
     "verify": ("cli.verify", "Open an archive as its container would and run its sample."),
-    "registry": ("cli.registry", "The S3 registry: push, list, show, alias, rollback, history."),
+    "registry": ("cli.registry", "The S3 registry: push, pull, approve, alias, rollback, lineage, gc, …"),
     "serve": ("cli.serve", "Run the model server on one archive."),
     "local": ("cli.local", "SageMaker on this machine: up, status, down."),
     "features": ("cli.features", "The feature cache: load, get, check."),

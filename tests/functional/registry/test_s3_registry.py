@@ -319,11 +319,11 @@ def test_a_bucket_that_is_not_there_is_one_line(s3: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("command", ["list", "history"])
+@pytest.mark.parametrize(("module", "command"), [("versions", "list"), ("aliases", "history")])
 def test_the_commands_refuse_a_model_that_the_registry_does_not_hold(
-    stocked: S3ModelRegistry, monkeypatch: pytest.MonkeyPatch, command: str
+    stocked: S3ModelRegistry, monkeypatch: pytest.MonkeyPatch, module: str, command: str
 ) -> None:
-    monkeypatch.setattr("cli.registry._registry", lambda _bucket: stocked)
+    monkeypatch.setattr(f"cli.registry.{module}.open_registry", lambda _bucket: stocked)
     done = CliRunner().invoke(app, [command, "rankr", "--bucket", BUCKET])
     assert isinstance(done.exception, ModelNotFoundError)
     assert "it has toy" in str(done.exception)

@@ -1,0 +1,89 @@
+"""What the commands of the registry share: options, the connection, and how records read as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from cli.output import progress_console
+from serving.errors import ModelNotFoundError
+from serving.spec import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from serving.aws.registry import S3ModelRegistry
+    from serving.spec.manifest import AliasRecord, RegisteredModel
+
+Bucket = Annotated[str, typer.Option(envvar="STREAMHUB_REGISTRY_BUCKET", help="The registry's bucket.")]
+Name = Annotated[str, typer.Argument(help="The model.")]
+Version = Annotated[str, typer.Argument(help="The version.")]
+AliasName = Annotated[str, typer.Argument(help="The alias, such as production.")]
+Actor = Annotated[str, typer.Option(envvar="STREAMHUB_ACTOR", help="Who does it; goes on record.")]
+Reason = Annotated[str, typer.Option(help="Why; goes on record.")]
+
+
+def open_registry(bucket: str) -> S3ModelRegistry:
+    """Connect to the registry of a bucket."""
+    from serving.aws.registry import connect  # noqa: PLC0415 - boto3 loads only when a command runs
+
+    return connect(bucket)
+
+
+def unknown_model(name: str, registry: S3ModelRegistry) -> ModelNotFoundError:
+    """Say that a model has no version, and which have."""
+    have = ", ".join(sorted({each.name for each in registry.versions()})) or "none"
+    return ModelNotFoundError(
+        f"model: got {name!r}, of which the registry has no version; it has {have}; push it first"
+    )
+
+
+def require_record(*, actor: str, reason: str) -> None:
+    """Refuse what would go on record without who and why."""
+    if not actor.strip() or not reason.strip():
+        raise typer.BadParameter("it goes on record: give --actor and --reason")
+
+
+def moment(text: str) -> datetime:
+    """Read an ISO 8601 time; one without a zone is UTC."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"got {text!r}; allowed ISO 8601, such as 2026-11-30T12:00Z") from None
+    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+
+
+def plain(value: object) -> dict[str, Any]:
+    """Give a record as JSON has it."""
+    found: dict[str, Any] = orjson.loads(codec.to_json(value))
+    return found
+
+
+def version_line(model: RegisteredModel) -> str:
+    """Give a version in one line."""
+    return f"{model.name} {model.version}  {model.s3_uri}  by {model.created_by} at {model.created_at.isoformat()}"
+
+
+def move_lines(moves: Sequence[AliasRecord]) -> list[str]:
+    """Give moves of aliases, one a line."""
+    return [
+        f"{each.name} {each.alias} #{each.generation}: {each.previous or '-'} -> {each.version}  "
+        f"by {each.actor} at {each.moved_at.isoformat()}: {each.reason}"
+        for each in moves
+    ]
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show bytes on stderr, where that is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    silent = not progress_console.is_terminal
+    with Progress(*columns, console=progress_console, transient=True, disable=silent) as progress:
+        task = progress.add_task(label, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
