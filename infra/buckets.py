@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -17,8 +19,18 @@ _OBJECTS = "objects are named as the work goes on; the grant ends at this prefix
 # What PutObject needs of a key; Decrypt is for uploads in parts (S3 guide, *UsingKMSEncryption*).
 _WRITE_WITH_KEY = ("kms:GenerateDataKey", "kms:Decrypt")
 
+_RESUMABLE_DAYS = 7
+_NONCURRENT_DAYS = 30
+
 CAPTURE_PREFIX = "capture"
 """Below it SageMaker writes captured requests as `capture/<endpoint>/<variant>/yyyy/mm/dd/hh/*.jsonl`."""
+
+ACCESS_LOGS = "access-logs"
+
+
+def bucket_name(stage: StageSpec, name: str) -> str:
+    """Give a bucket's name, which never changes: who only grants or writes there needs no reference to its stack."""
+    return f"streamhub-{stage.name}-{name}-{stage.account}"
 
 
 def _node(grantee: iam.IGrantable) -> Construct:
@@ -43,6 +55,28 @@ class DataKey(Construct):
                 enable_key_rotation=True,
                 removal_policy=removal_policy(stage),
             )
+            self.key.add_to_resource_policy(_logs_statement(stage))
+
+
+def _logs_statement(stage: StageSpec) -> iam.PolicyStatement:
+    """Let CloudWatch Logs use the key for log groups of this account (Logs guide, *encrypt-log-data-kms*)."""
+    return iam.PolicyStatement(
+        principals=[iam.ServicePrincipal(f"logs.{stage.region}.amazonaws.com")],
+        actions=[
+            "kms:Encrypt",
+            "kms:Decrypt",
+            "kms:ReEncryptFrom",
+            "kms:ReEncryptTo",
+            "kms:GenerateDataKey",
+            "kms:DescribeKey",
+        ],
+        resources=["*"],
+        conditions={
+            "ArnLike": {
+                "kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:{stage.region}:{stage.account}:log-group:*"
+            }
+        },
+    )
 
 
 class DataBucket(Construct):
@@ -58,9 +92,10 @@ class DataBucket(Construct):
         key: kms.IKey | None,
         access_logs: s3.IBucket,
         lifecycle: tuple[s3.LifecycleRule, ...],
+        locked_days: int | None = None,
     ) -> None:
         super().__init__(scope, id_)
-        physical_name = f"streamhub-{stage.name}-{name}-{stage.account}"
+        physical_name = bucket_name(stage, name)
         # by its name, which never changes: a grant must not tie the grantee's stack to this one for ever
         self._arn = f"arn:aws:s3:::{physical_name}"
         self.bucket = s3.Bucket(
@@ -78,7 +113,11 @@ class DataBucket(Construct):
             server_access_logs_bucket=access_logs,
             server_access_logs_prefix=f"{name}/",
             removal_policy=removal_policy(stage),
-            lifecycle_rules=[*lifecycle, s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))],
+            object_lock_enabled=True if locked_days is not None else None,
+            object_lock_default_retention=s3.ObjectLockRetention.governance(Duration.days(locked_days))
+            if locked_days is not None
+            else None,
+            lifecycle_rules=list(lifecycle),
         )
         self.bucket_name = self.bucket.bucket_name
 
@@ -121,7 +160,7 @@ class AccessLogBucket(Construct):
         self.bucket = s3.Bucket(
             self,
             "Bucket",
-            bucket_name=f"streamhub-{stage.name}-access-logs-{stage.account}",
+            bucket_name=bucket_name(stage, ACCESS_LOGS),
             enforce_ssl=True,
             minimum_tls_version=1.2,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
@@ -131,15 +170,44 @@ class AccessLogBucket(Construct):
             lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(stage.log_retention_days))],
         )
         acknowledge(self, "AwsSolutions-S1", reason="it is the log bucket; logging itself would never end")
+        if stage.api.shell == "fargate":
+            # ELB guide, *enable-access-logging*; the path is the load balancer's prefix and ELB's own
+            self.bucket.add_to_resource_policy(
+                iam.PolicyStatement(
+                    principals=[iam.ServicePrincipal("logdelivery.elasticloadbalancing.amazonaws.com")],
+                    actions=["s3:PutObject"],
+                    resources=[self.bucket.arn_for_objects(f"api/AWSLogs/{stage.account}/*")],
+                )
+            )
 
 
 class RegistryBucket(DataBucket):
-    """Model archives by digest, versions, aliases and their log; nothing in it expires."""
+    """Model archives by digest, versions, aliases and their log; nothing in it expires.
+
+    In a kept stage every version of an object is locked for as long as logs are kept (governance mode: IAM says who may
+    bypass it). CloudFormation sets the lock at creation only, so `removal` of a stage that holds models is not
+    changed: another value replaces the bucket, which its fixed name then refuses (S3 guide, *object-lock*).
+    """
 
     def __init__(
         self, scope: Construct, id_: str, *, stage: StageSpec, key: kms.IKey | None, access_logs: s3.IBucket
     ) -> None:
-        super().__init__(scope, id_, stage=stage, name="registry", key=key, access_logs=access_logs, lifecycle=())
+        # an interrupted push goes on from its parts; what is overwritten or collected goes once no lock holds it
+        tidy = s3.LifecycleRule(
+            abort_incomplete_multipart_upload_after=Duration.days(_RESUMABLE_DAYS),
+            noncurrent_version_expiration=Duration.days(_NONCURRENT_DAYS),
+            expired_object_delete_marker=True,
+        )
+        super().__init__(
+            scope,
+            id_,
+            stage=stage,
+            name="registry",
+            key=key,
+            access_logs=access_logs,
+            lifecycle=(tidy,),
+            locked_days=stage.log_retention_days if stage.removal == "retain" else None,
+        )
 
     def grant_read_model(self, grantee: iam.IGrantable, model: ModelSpec) -> None:
         """Let it read one model: blobs, versions, aliases."""
@@ -152,16 +220,30 @@ class RegistryBucket(DataBucket):
 
 
 class TelemetryBucket(DataBucket):
-    """Captured requests, drift reports and the audit trail; captures expire with the logs."""
+    """Captured requests, answers of async endpoints, drift reports, audit trail; the first two expire with the logs."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, stage: StageSpec, key: kms.IKey | None, access_logs: s3.IBucket
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        stage: StageSpec,
+        key: kms.IKey | None,
+        access_logs: s3.IBucket,
+        answer_prefixes: Sequence[str],
     ) -> None:
-        expire = s3.LifecycleRule(
-            prefix=f"{CAPTURE_PREFIX}/",
-            expiration=Duration.days(stage.log_retention_days),
-            noncurrent_version_expiration=Duration.days(1),
+        expire = tuple(
+            s3.LifecycleRule(
+                prefix=f"{prefix}/",
+                expiration=Duration.days(stage.log_retention_days),
+                noncurrent_version_expiration=Duration.days(1),
+            )
+            for prefix in (CAPTURE_PREFIX, *answer_prefixes)
+        )
+        tidy = s3.LifecycleRule(
+            abort_incomplete_multipart_upload_after=Duration.days(1),
+            noncurrent_version_expiration=Duration.days(_NONCURRENT_DAYS),
         )
         super().__init__(
-            scope, id_, stage=stage, name="telemetry", key=key, access_logs=access_logs, lifecycle=(expire,)
+            scope, id_, stage=stage, name="telemetry", key=key, access_logs=access_logs, lifecycle=(*expire, tidy)
         )

@@ -2,50 +2,57 @@
 
 from __future__ import annotations
 
-from aws_cdk import Stack
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.acknowledge import acknowledge
-from infra.network import Network, admit
+from infra.cache_alarms import Limits, NodeAlarms, ServerlessAlarms
+from infra.network import CACHE_PORT, Network, admit
 from serving.spec import StageSpec
 
-PORT = 6379
 _ENGINE = "valkey"
 _MAJOR_VERSION = "8"
 _NODE_VERSION = "8.0"
 _NODE_TYPE = "cache.r7g.large"
-_MAX_DATA_GB = 5
-_MAX_ECPU_PER_SECOND = 100_000
+# What a fault in a caller may cost at most: beyond them the cache refuses (ElastiCache guide, *Scaling serverless*).
+_LIMITS = Limits(data_gb=5, ecpu_per_second=100_000)
+_SNAPSHOT_DAYS = {"retain": 7, "destroy": 0}
 # rows are read and written, limits are counted; nothing administers the server with this user
 _ACCESS = "on ~* +@all -@admin -@dangerous"
 
 
 class FeatureCache(Construct):
-    """One cache a stage: serverless, or a replication group with a standby where tails must be steady."""
+    """One cache a stage: serverless, or a replication group with a standby where tails must be steady.
 
-    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec, network: Network) -> None:
+    The user group has one user, who has no password and logs in by IAM: there is no open `default` user beside it.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec, network: Network, key: kms.IKey | None) -> None:
         super().__init__(scope, id_)
+        self._stage = stage
+        self._key_id = key.key_arn if key is not None else None
         self._name = f"streamhub-{stage.name}-features"
         self.user_name = self._name
         self._group = ec2.SecurityGroup(
             self, "Group", vpc=network.vpc, description="feature cache", allow_all_outbound=False
         )
-        admit(self._group, sources=(network.functions,), port=PORT, description="Valkey over TLS")
+        admit(self._group, sources=(network.functions,), port=CACHE_PORT, description="Valkey over TLS")
         self._users = self._user_group()
         if stage.cache == "serverless":
             self._kind = "serverlesscache"
             self.address = self._serverless(network)
         else:
             self._kind = "replicationgroup"
-            self.address = self._replication_group(network, stage)
+            self.address = self._replication_group(network)
 
     @property
     def url(self) -> str:
         """`valkeys://<address>:6379`, as STREAMHUB_FEATURES_URL takes it."""
-        return f"valkeys://{self.address}:{PORT}"
+        return f"valkeys://{self.address}:{CACHE_PORT}"
 
     def grant_connect(self, grantee: iam.IGrantable) -> None:
         """Let it log in as the cache's user with an IAM token."""
@@ -83,13 +90,17 @@ class FeatureCache(Construct):
             subnet_ids=network.subnet_ids,
             user_group_id=self._users.ref,
             cache_usage_limits=elasticache.CfnServerlessCache.CacheUsageLimitsProperty(
-                data_storage=elasticache.CfnServerlessCache.DataStorageProperty(unit="GB", maximum=_MAX_DATA_GB),
-                ecpu_per_second=elasticache.CfnServerlessCache.ECPUPerSecondProperty(maximum=_MAX_ECPU_PER_SECOND),
+                data_storage=elasticache.CfnServerlessCache.DataStorageProperty(unit="GB", maximum=_LIMITS.data_gb),
+                ecpu_per_second=elasticache.CfnServerlessCache.ECPUPerSecondProperty(maximum=_LIMITS.ecpu_per_second),
             ),
+            kms_key_id=self._key_id,
+            snapshot_retention_limit=_SNAPSHOT_DAYS[self._stage.removal],
+            final_snapshot_name=f"{self._name}-final" if self._stage.removal == "retain" else None,
         )
+        ServerlessAlarms(self, "Alarms", cache=self._name, limits=_LIMITS)
         return cache.attr_endpoint_address
 
-    def _replication_group(self, network: Network, stage: StageSpec) -> str:
+    def _replication_group(self, network: Network) -> str:
         subnets = elasticache.CfnSubnetGroup(
             self,
             "Subnets",
@@ -105,17 +116,22 @@ class FeatureCache(Construct):
             engine=_ENGINE,
             engine_version=_NODE_VERSION,
             cache_node_type=_NODE_TYPE,
-            num_cache_clusters=len(stage.availability_zones),
+            num_cache_clusters=len(self._stage.availability_zones),
             automatic_failover_enabled=True,
             multi_az_enabled=True,
-            port=PORT,
+            port=CACHE_PORT,
             at_rest_encryption_enabled=True,
             transit_encryption_enabled=True,
             transit_encryption_mode="required",
             cache_subnet_group_name=subnets.ref,
             security_group_ids=[self._group.security_group_id],
             user_group_ids=[self._users.ref],
+            kms_key_id=self._key_id,
+            snapshot_retention_limit=_SNAPSHOT_DAYS[self._stage.removal],
         )
+        if self._stage.removal == "retain":
+            cache.apply_removal_policy(RemovalPolicy.SNAPSHOT)
+        NodeAlarms(self, "Alarms", cache=self._name, nodes=len(self._stage.availability_zones))
         reason = "clients log in as an RBAC user with a 15-minute IAM token; a shared AUTH token would be weaker"
         acknowledge(cache, "AwsSolutions-AEC6", reason=reason)
         acknowledge(cache, "AwsSolutions-AEC5", reason="the engine's own port; the group admits the functions only")

@@ -9,8 +9,10 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.acknowledge import acknowledge
@@ -29,6 +31,8 @@ _NETWORK_ACTIONS = ("ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces
 class ServiceFunction(Construct):
     """The function `streamhub-<stage>-<name>` from its built folder `<lambda_folder>/<name>`.
 
+    `failures` gets the events of asynchronous invocations that raised each time they were tried.
+
     Raises:
         SpecError: the folder was not built.
 
@@ -45,8 +49,10 @@ class ServiceFunction(Construct):
         environment: Mapping[str, str],
         memory_mib: int,
         timeout: Duration,
+        key: kms.IKey | None,
         network: Network | None = None,
         reserved_concurrency: int | None = None,
+        failures: sqs.IQueue | None = None,
     ) -> None:
         super().__init__(scope, id_)
         self.name = f"streamhub-{stage.name}-{name}"
@@ -54,6 +60,7 @@ class ServiceFunction(Construct):
             self,
             "Logs",
             log_group_name=f"/aws/lambda/{self.name}",
+            encryption_key=key,
             retention=log_retention(stage),
             removal_policy=removal_policy(stage),
         )
@@ -75,6 +82,7 @@ class ServiceFunction(Construct):
             log_group=self._logs,
             logging_format=lambda_.LoggingFormat.JSON,
             reserved_concurrent_executions=reserved_concurrency,
+            dead_letter_queue=failures,
             vpc=network.vpc if network is not None else None,
             vpc_subnets=ec2.SubnetSelection(subnets=network.vpc.isolated_subnets) if network is not None else None,
             security_groups=[network.functions] if network is not None else None,

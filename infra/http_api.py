@@ -11,6 +11,7 @@ from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -45,7 +46,14 @@ class PredictionApi(Construct):
     """`POST` routes of the models and the shared ones behind IAM; health and contract are open."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, stage: StageSpec, function: ServiceFunction, routes: Sequence[str]
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        stage: StageSpec,
+        function: ServiceFunction,
+        routes: Sequence[str],
+        key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, id_)
         self._integration = integrations.HttpLambdaIntegration(
@@ -64,7 +72,7 @@ class PredictionApi(Construct):
             throttle=apigateway.ThrottleSettings(rate_limit=_RATE_PER_SECOND, burst_limit=_BURST),
         )
         self.url = self.api.api_endpoint
-        self._log_accesses(stage)
+        self._log_accesses(stage, key)
         signed = authorizers.HttpIamAuthorizer()
         self._signed = [
             self._route(path, method=apigateway.HttpMethod.POST, authorizer=signed)
@@ -81,7 +89,11 @@ class PredictionApi(Construct):
 
     def metric_server_errors(self, *, period: Duration) -> cloudwatch.Metric:
         """Answers of 5xx, a sum."""
-        return self.api.metric_server_error(period=period, statistic="Sum")
+        return self.api.metric_server_error(period=period, statistic="Sum", label="5xx")
+
+    def metric_requests(self, *, period: Duration) -> cloudwatch.Metric:
+        """Requests, a sum."""
+        return self.api.metric_count(period=period, statistic="Sum", label="requests")
 
     def metric_latency(self, *, period: Duration) -> cloudwatch.Metric:
         """From the request's arrival to its answer, milliseconds, p99."""
@@ -92,11 +104,12 @@ class PredictionApi(Construct):
     ) -> apigateway.HttpRoute:
         return self.api.add_routes(path=path, methods=[method], integration=self._integration, authorizer=authorizer)[0]
 
-    def _log_accesses(self, stage: StageSpec) -> None:
+    def _log_accesses(self, stage: StageSpec, key: kms.IKey | None) -> None:
         group = logs.LogGroup(
             self,
             "AccessLogs",
             log_group_name=f"/aws/vendedlogs/streamhub/{stage.name}/api",
+            encryption_key=key,
             retention=log_retention(stage),
             removal_policy=removal_policy(stage),
         )

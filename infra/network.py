@@ -1,19 +1,22 @@
-"""A private network: isolated subnets, no NAT, AWS services through endpoints."""
+"""A private network: isolated subnets, no NAT, AWS services through endpoints that know this stage only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.acknowledge import acknowledge, acknowledge_template
 from infra.lifecycle import log_retention, removal_policy
+from infra.service_endpoints import ServiceEndpoints
 from serving.spec import StageSpec
 
 CIDR = "10.20.0.0/16"
-_HTTPS = 443
+HTTPS = 443
+CACHE_PORT = 6379
 
 
 def admit(group: ec2.SecurityGroup, *, sources: Sequence[ec2.ISecurityGroup], port: int, description: str) -> None:
@@ -42,7 +45,7 @@ class Network(Construct):
     Zones come from the stage file, because asking AWS for them would make synth depend on an account.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec) -> None:
+    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec, key: kms.IKey | None) -> None:
         super().__init__(scope, id_)
         self.vpc = ec2.Vpc(
             self,
@@ -59,27 +62,30 @@ class Network(Construct):
         for subnet in self.vpc.isolated_subnets:
             acknowledge_template(subnet, "W3010", reason=reason)
         self.subnet_ids = [subnet.subnet_id for subnet in self.vpc.isolated_subnets]
-        self.functions = self._callers("Functions", "functions of the prediction service")
+        self.functions = self._callers("Functions", "functions and tasks of the prediction service")
+        self.functions.add_egress_rule(ec2.Peer.ipv4(CIDR), ec2.Port.tcp(CACHE_PORT), "feature cache over TLS")
         self.models = self._callers("Models", "model containers: SageMaker fetches their archive from S3")
-        self._endpoints()
-        self._flow_logs(stage)
+        self._endpoints(stage)
+        self._flow_logs(stage, key)
 
     def _callers(self, id_: str, description: str) -> ec2.SecurityGroup:
-        """Make a group that nobody reaches; what it reaches is what the isolated subnets route: endpoints and cache."""
-        return ec2.SecurityGroup(self, id_, vpc=self.vpc, description=description, allow_all_outbound=True)
+        """Make a group that nobody reaches and that speaks TLS only.
 
-    def _endpoints(self) -> None:
-        self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
-        self.vpc.add_gateway_endpoint("DynamoDb", service=ec2.GatewayVpcEndpointAwsService.DYNAMODB)
+        The addresses are open because a gateway endpoint answers at S3's and DynamoDB's public ones, whose prefix list
+        has an id that only a look-up gives; the isolated subnets have no route to any other of them.
+        """
+        group = ec2.SecurityGroup(self, id_, vpc=self.vpc, description=description, allow_all_outbound=False)
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "endpoints of AWS services")
+        return group
+
+    def _endpoints(self, stage: StageSpec) -> None:
         group = ec2.SecurityGroup(
             self, "Endpoints", vpc=self.vpc, description="interface endpoints of AWS services", allow_all_outbound=False
         )
-        admit(group, sources=(self.functions,), port=_HTTPS, description="AWS APIs over TLS")
-        # the only API called from inside: logs and traces leave by the network of Lambda and SageMaker themselves
-        service = ec2.InterfaceVpcEndpointAwsService.SAGEMAKER_RUNTIME
-        self.vpc.add_interface_endpoint("SageMakerRuntime", service=service, security_groups=[group], open=False)
+        admit(group, sources=(self.functions,), port=HTTPS, description="AWS APIs over TLS")
+        ServiceEndpoints(self, "Services", stage=stage, vpc=self.vpc, group=group)
 
-    def _flow_logs(self, stage: StageSpec) -> None:
+    def _flow_logs(self, stage: StageSpec, key: kms.IKey | None) -> None:
         if stage.removal == "destroy":
             reason = "a stage that is thrown away keeps no flow logs; stages that are kept do"
             acknowledge(self.vpc, "AwsSolutions-VPC7", reason=reason)
@@ -88,6 +94,7 @@ class Network(Construct):
             self,
             "FlowLogGroup",
             log_group_name=f"/streamhub/{stage.name}/vpc-flow-logs",
+            encryption_key=key,
             retention=log_retention(stage),
             removal_policy=removal_policy(stage),
         )

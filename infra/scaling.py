@@ -45,6 +45,7 @@ class Load:
     invocations: str
     tracked_invocations: str
     gpu_namespace: str
+    gpu: str
 
 
 VARIANT = Load(
@@ -54,6 +55,7 @@ VARIANT = Load(
     invocations="InvocationsPerInstance",
     tracked_invocations="SageMakerVariantInvocationsPerInstance",
     gpu_namespace="/aws/sagemaker/Endpoints",
+    gpu="GPUUtilization",
 )
 COMPONENT = Load(
     scalable_dimension="sagemaker:inference-component:DesiredCopyCount",
@@ -62,6 +64,7 @@ COMPONENT = Load(
     invocations="InvocationsPerCopy",
     tracked_invocations="SageMakerInferenceComponentInvocationsPerCopy",
     gpu_namespace="/aws/sagemaker/InferenceComponents",
+    gpu="GPUUtilizationNormalized",
 )
 
 
@@ -69,7 +72,8 @@ COMPONENT = Load(
 class Scalable:
     """A variant or component to scale; `name` begins the names of its policies and alarms.
 
-    `gpus` are those of one instance or copy: GPUUtilization counts 100 for each, the spec's percentage is of them all.
+    The spec's share of GPUs is of all of them: GPUUtilization of a variant counts 100 for each of an instance's `gpus`,
+    a component's is normalised over what its copy has reserved, as if it were one.
     `backlog` are the dimensions of an async endpoint's queue, None without one.
     """
 
@@ -108,7 +112,7 @@ def scalable_component(name: str, *, spec: ComponentSpec) -> Scalable:
         metrics=component_dimensions(name),
         least=spec.min_copies,
         most=spec.max_copies,
-        gpus=spec.accelerators,
+        gpus=1,
     )
 
 
@@ -292,7 +296,7 @@ def _load_metric(of: Scalable, name: str, *, statistic: str, period: Duration) -
 
 def _gpu_metric(of: Scalable, *, period: Duration | None = None) -> cloudwatch.Metric:
     return sagemaker_metric(
-        "GPUUtilization",
+        of.load.gpu,
         dimensions=of.metrics,
         statistic="Average",
         namespace=of.load.gpu_namespace,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.lifecycle import removal_policy
 from serving.spec import StageSpec
 
-_ACTIONS = (
+ITEM_ACTIONS = (
     "dynamodb:GetItem",
     "dynamodb:BatchGetItem",
     "dynamodb:Query",
@@ -17,13 +18,24 @@ _ACTIONS = (
     "dynamodb:UpdateItem",
     "dynamodb:ConditionCheckItem",
 )
+# What a table's key wants of those who use the table (KMS guide, *services-dynamodb*).
+_KEY_ACTIONS = (
+    "kms:Encrypt",
+    "kms:Decrypt",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+    "kms:GenerateDataKey",
+    "kms:DescribeKey",
+    "kms:CreateGrant",
+)
 
 
 class StateTable(Construct):
-    """On-demand table with recovery to any second; items expire by `expires_at`."""
+    """On-demand table with recovery to any second; items expire by `expires_at`; a kept one cannot be deleted."""
 
-    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec) -> None:
+    def __init__(self, scope: Construct, id_: str, *, stage: StageSpec, key: kms.IKey | None) -> None:
         super().__init__(scope, id_)
+        self._region = stage.region
         self.table = dynamodb.Table(
             self,
             "Table",
@@ -35,10 +47,21 @@ class StateTable(Construct):
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
+            # without a key of ours DynamoDB encrypts with one that it owns
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if key is not None else None,
+            encryption_key=key,
+            deletion_protection=stage.removal == "retain",
             removal_policy=removal_policy(stage),
         )
         self.table_name = self.table.table_name
 
     def grant_read_write(self, grantee: iam.IGrantable) -> None:
         """Let it read items and ranges, and write items (alone or in transactions); it scans and deletes none."""
-        self.table.grant(grantee, *_ACTIONS)
+        self.table.grant(grantee, *ITEM_ACTIONS)
+        if self.table.encryption_key is not None:
+            iam.Grant.add_to_principal(
+                grantee=grantee,
+                actions=list(_KEY_ACTIONS),
+                resource_arns=[self.table.encryption_key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": f"dynamodb.{self._region}.amazonaws.com"}},
+            )

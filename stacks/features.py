@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aws_cdk import CfnOutput
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.feature_cache import FeatureCache
@@ -14,8 +15,8 @@ from stacks.base import StageStack
 class FeaturesStack(StageStack):
     """One cache a stage, for all models."""
 
-    def __init__(self, scope: Construct, *, stage: StageSpec, network: Network) -> None:
+    def __init__(self, scope: Construct, *, stage: StageSpec, network: Network, key: kms.IKey | None) -> None:
         super().__init__(scope, "features", stage=stage, description="feature cache")
-        self.cache = FeatureCache(self, "Cache", stage=stage, network=network)
+        self.cache = FeatureCache(self, "Cache", stage=stage, network=network, key=key)
         CfnOutput(self, "FeatureCacheEndpoint", value=self.cache.address)
         CfnOutput(self, "FeatureCacheUser", value=self.cache.user_name)

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aws_cdk import CfnOutput, Duration
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.buckets import RegistryBucket, TelemetryBucket
 from infra.endpoint import Endpoint
+from infra.failures import FailureQueue
 from infra.function import ServiceFunction
 from infra.schedule import Schedule
 from infra.state_table import StateTable
@@ -34,12 +36,14 @@ class ReleaseStack(StageStack):
         telemetry: TelemetryBucket,
         state: StateTable,
         lambda_folder: Path,
+        key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, "release", stage=stage, description="releases and drift")
         buckets = {
             "STREAMHUB_REGISTRY_BUCKET": registry.bucket_name,
             "STREAMHUB_TELEMETRY_BUCKET": telemetry.bucket_name,
         }
+        failures = FailureQueue(self, "Failures", stage=stage).queue
         self.release = ServiceFunction(
             self,
             "Release",
@@ -49,6 +53,8 @@ class ReleaseStack(StageStack):
             environment={**buckets, "STREAMHUB_STATE_TABLE": state.table_name},
             memory_mib=512,
             timeout=_TICK,
+            key=key,
+            failures=failures,
             reserved_concurrency=1,  # ticks take turns; compare-and-set would only make the second one fail
         )
         self.drift = ServiceFunction(
@@ -60,6 +66,8 @@ class ReleaseStack(StageStack):
             environment=buckets,
             memory_mib=1769,
             timeout=Duration.minutes(15),
+            key=key,
+            failures=failures,
         )
         state.grant_read_write(self.release.role)
         Schedule(

@@ -1,6 +1,7 @@
 """The ASGI shell: `python -m lambdas.predict.asgi --port P`; prints `{"port": N}` when it answers.
 
-It listens on this machine alone, where it is open; in front of a network stands what checks who calls (docs/api.md).
+It listens on this machine alone unless `--host` says else, and asks nobody who he is: in front of a network stands what
+decides who calls (docs/api.md).
 """
 
 from __future__ import annotations
@@ -165,11 +166,11 @@ def make_app() -> Starlette:
     return Shell(routes, support=support).app()
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        listener.bind((host, port))
     except OSError as error:
         listener.close()
         raise ServerError(f"port {port}: got {error.strerror}; allowed a free port; choose another, or 0") from error
@@ -190,10 +191,11 @@ def main() -> int:
     """Serve until SIGTERM or SIGINT; give the exit code."""
     parser = argparse.ArgumentParser(prog="lambdas.predict.asgi")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
-    port = parser.parse_args().port
+    parser.add_argument("--host", default=HOST, help="the address to listen at")
+    arguments = parser.parse_args()
     try:
         app = make_app()
-        listener = _listen(port)
+        listener = _listen(arguments.host, arguments.port)
     except StreamHubError as error:
         sys.stderr.write(f"{error}\n")
         return 1
