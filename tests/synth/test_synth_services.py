@@ -87,7 +87,7 @@ def test_releases_are_decided_every_five_minutes_and_drift_once_a_window(stage: 
     rules = stage.all("AWS::Events::Rule", "release")
     events = {rule.props["Targets"][0]["Input"]: rule.props["ScheduleExpression"] for rule in rules}
     expected = {"{}": "rate(5 minutes)"}
-    for model in stage.models():
+    for model in stage.slotted():
         expected[json.dumps({"model": model.name}, separators=(",", ":"))] = "rate(1 hour)"
     assert events == expected
 
@@ -129,7 +129,7 @@ def test_prods_cache_has_a_node_a_zone_fails_over_and_encrypts(prod: Any) -> Non
 def test_only_functions_reach_the_cache(stage: Any) -> None:
     (rule,) = stage.one("AWS::EC2::SecurityGroup", "features").props["SecurityGroupIngress"]
     assert rule["FromPort"] == rule["ToPort"] == 6379
-    assert "NetworkFunctions" in rule["SourceSecurityGroupId"]["Fn::ImportValue"]
+    assert "NetworkFunctions" in rule["SourceSecurityGroupId"]["Fn::GetStackOutput"]["OutputName"]
 
 
 def test_a_subnet_stands_in_each_zone_of_the_stage_file(stage: Any) -> None:
