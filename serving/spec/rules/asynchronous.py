@@ -13,7 +13,7 @@ from serving.spec.scaling import ScalingSpec
 
 _CONCURRENT = range(1, 1001)
 _PREFIX = re.compile(r"[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*)*", re.ASCII)
-_TAKEN_PREFIXES = ("captures",)
+_TAKEN_PREFIXES = ("capture",)  # of the same bucket (infra.buckets)
 
 
 def _queues(model: ModelSpec) -> Iterator[tuple[str, AsyncSpec, ScalingSpec]]:
@@ -38,7 +38,7 @@ def output_has_a_place(model: ModelSpec) -> Iterator[Finding]:
     for key, queue, _ in _queues(model):
         prefix = queue.output_prefix
         if not _PREFIX.fullmatch(prefix) or prefix.split("/")[0] in _TAKEN_PREFIXES:
-            allowed = "lower-case words with - and /, not captures"
+            allowed = "lower-case words with - and /, not capture"
             yield f"{key}.asynchronous.output_prefix", repr(prefix), allowed, "name another", ENDPOINT_API
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from serving.spec.images import AMI_CUDA_MAJOR, by_digest, chosen_tag, image_table, needs_gpu
-from serving.spec.instances import hosting_regions
 from serving.spec.rules.finding import Finding
 from serving.spec.stage import ImageOverride, StageSpec
 
@@ -38,7 +37,7 @@ def keys_are_known(stage: StageSpec) -> Iterator[Finding]:
 def region_has_a_registry(stage: StageSpec) -> Iterator[Finding]:
     """Deep Learning Containers are pulled from the region itself; other partitions have other domains and ARNs."""
     registries = image_table().registries
-    if stage.region in hosting_regions() and stage.region not in registries:
+    if stage.region not in registries:
         allowed = f"a region of the partition aws: {', '.join(registries)}"
         yield "region", repr(stage.region), allowed, "choose one; China and GovCloud are not supported", _IMAGE_API
 

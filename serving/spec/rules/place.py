@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from serving.spec.instances import hosting_regions
 from serving.spec.rules.finding import Finding
 from serving.spec.stage import StageSpec
 
@@ -32,13 +31,6 @@ def account_is_an_id(stage: StageSpec) -> Iterator[Finding]:
     """An account is twelve digits."""
     if not _ACCOUNT.fullmatch(stage.account):
         yield "account", repr(stage.account), "12 digits", "give the AWS account id", ""
-
-
-def region_hosts_models(stage: StageSpec) -> Iterator[Finding]:
-    """A region is one whose price list has SageMaker hosting."""
-    if stage.region not in hosting_regions():
-        allowed = f"one of {', '.join(sorted(hosting_regions()))}"
-        yield "region", repr(stage.region), allowed, "correct it", "AWS price list, SageMaker hosting"
 
 
 def zones_are_of_the_region(stage: StageSpec) -> Iterator[Finding]:
@@ -89,7 +81,6 @@ def tags_are_legal(stage: StageSpec) -> Iterator[Finding]:
 RULES: tuple[Callable[[StageSpec], Iterable[Finding]], ...] = (
     name_is_usable,
     account_is_an_id,
-    region_hosts_models,
     zones_are_of_the_region,
     failover_has_two_zones,
     logs_are_kept_by_a_known_number,
