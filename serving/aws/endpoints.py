@@ -64,7 +64,7 @@ class SageMakerEndpointControl:
 
         """
         found = _call(endpoint, lambda: read_endpoint(self._client, endpoint))
-        digests = {slot: digest_of(held.archive) for slot in SLOTS if (held := found.variant(slot)) is not None}
+        digests = {slot: digest_of(held.archive) for slot in SLOTS if (held := found.slot(slot)) is not None}
         return {slot: digest for slot, digest in digests.items() if digest is not None}
 
     def set_weights(self, endpoint: str, weights: Mapping[Slot, float]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from serving.preflight.live import LiveEndpoint, LiveVariant
+from serving.preflight.planned import slot_of
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker import SageMakerClient
@@ -28,6 +29,7 @@ def read_endpoint(sagemaker: SageMakerClient, name: str) -> LiveEndpoint:
         status=found["EndpointStatus"],
         config=found["EndpointConfigName"],
         reason=found.get("FailureReason", ""),
+        components=tuple(_components(sagemaker, name)) if _without_models(configured.values()) else (),
         variants=tuple(
             _variant(sagemaker, configured[key], variant) for key, variant in live.items() if key in configured
         ),
@@ -48,6 +50,26 @@ def _variant(sagemaker: SageMakerClient, configured: Mapping[str, Any], live: Ma
         image=container.get("Image"),
         archive=archive_of(container),
     )
+
+
+def _without_models(variants: Iterable[Mapping[str, Any]]) -> bool:
+    return any("ModelName" not in variant for variant in variants)
+
+
+def _components(sagemaker: SageMakerClient, endpoint: str) -> Iterator[LiveVariant]:
+    pages = sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
+    for name in sorted(found["InferenceComponentName"] for page in pages for found in page["InferenceComponents"]):
+        described = sagemaker.describe_inference_component(InferenceComponentName=name)
+        copies = described.get("RuntimeConfig", {})
+        model = described.get("Specification", {}).get("ModelName")
+        container = _container(sagemaker, model) if model is not None else {}
+        yield LiveVariant(
+            name=slot_of(name, endpoint),
+            count=copies.get("CurrentCopyCount", 0),
+            desired_count=copies.get("DesiredCopyCount", 0),
+            image=container.get("Image"),
+            archive=archive_of(container),
+        )
 
 
 def _container(sagemaker: SageMakerClient, model: str) -> Mapping[str, Any]:

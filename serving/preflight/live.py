@@ -47,17 +47,22 @@ class LiveVariant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEndpoint:
-    """An endpoint in SageMaker's words."""
+    """An endpoint in SageMaker's words; `components` are its inference components by slot, without weights."""
 
     name: str
     status: str
     config: str
     reason: str = ""
     variants: tuple[LiveVariant, ...] = ()
+    components: tuple[LiveVariant, ...] = ()
 
     def variant(self, name: str) -> LiveVariant | None:
         """Give a variant by name."""
         return next((variant for variant in self.variants if variant.name == name), None)
+
+    def slot(self, name: str) -> LiveVariant | None:
+        """Give what serves a slot: a component where there are any, else a variant."""
+        return next((held for held in self.components or self.variants if held.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

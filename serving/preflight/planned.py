@@ -14,11 +14,15 @@ VARIANT_DIMENSION: Final = "sagemaker:variant:DesiredInstanceCount"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedVariant:
-    """One production or shadow variant; None is what follows only once it is deployed."""
+    """A production or shadow variant, or a component (its slot, copies as count); None is known after deploy only.
+
+    `maximum` is up to how many instances SageMaker itself adds for components.
+    """
 
     name: str
     instance_type: str | None
     count: int
+    maximum: int | None = None
     image: str | None = None
     archive: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -35,11 +39,15 @@ class PlannedEndpoint:
     retains: bool
     excluded: tuple[str, ...] = ()
     rolling: bool = False
-    asynchronous: bool = False
+    components: tuple[PlannedVariant, ...] = ()
 
     def variant(self, name: str) -> PlannedVariant | None:
         """Give a variant by name."""
         return next((variant for variant in self.variants if variant.name == name), None)
+
+    def slot(self, name: str) -> PlannedVariant | None:
+        """Give what serves a slot: a component where there are any, else a variant."""
+        return next((held for held in self.components or self.variants if held.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,11 @@ class Planned:
     def endpoint(self, name: str) -> PlannedEndpoint | None:
         """Give an endpoint by name."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == name), None)
+
+
+def slot_of(component: str, endpoint: str) -> str:
+    """Give the slot of an inference component `<endpoint>-<slot>`."""
+    return component.removeprefix(f"{endpoint}-")
 
 
 def read_planned(folder: Path, *, stage: str) -> Planned:
@@ -156,7 +169,7 @@ class _Reader:
             retains=properties.get("RetainAllVariantProperties") is True,
             excluded=tuple(item["VariantPropertyType"] for item in excluded),
             rolling="RollingUpdatePolicy" in properties.get("DeploymentConfig", {}),
-            asynchronous="AsyncInferenceConfig" in held,
+            components=tuple(self._components(stack, name, models)),
         )
 
     def _variant(self, stack: PlannedStack, variant: Mapping[str, Any], models: dict[str, _Model]) -> PlannedVariant:
@@ -165,13 +178,29 @@ class _Reader:
             name=str(variant["VariantName"]),
             instance_type=self._resolver.text(stack, variant.get("InstanceType")),
             count=int(variant.get("InitialInstanceCount", 1)),
+            maximum=variant.get("ManagedInstanceScaling", {}).get("MaxInstanceCount"),
             image=model.image if model is not None else None,
             archive=model.archive if model is not None else None,
             environment=model.environment if model is not None else {},
         )
 
+    def _components(self, stack: PlannedStack, endpoint: str, models: dict[str, _Model]) -> Iterator[PlannedVariant]:
+        for component in stack.resources("AWS::SageMaker::InferenceComponent"):
+            name = self._resolver.name_of(stack, component)
+            if name is None or self._resolver.text(stack, component.properties["EndpointName"]) != endpoint:
+                continue
+            model = models.get(referenced(component.properties.get("Specification", {}).get("ModelName")) or "")
+            yield PlannedVariant(
+                name=slot_of(name, endpoint),
+                instance_type=None,
+                count=int(component.properties.get("RuntimeConfig", {}).get("CopyCount", 1)),
+                image=model.image if model is not None else None,
+                archive=model.archive if model is not None else None,
+            )
+
     def _model(self, stack: PlannedStack, model: Resource) -> _Model:
-        container: Mapping[str, Any] = model.properties.get("PrimaryContainer") or model.properties["Containers"][0]
+        containers = [model.properties.get("PrimaryContainer"), *model.properties.get("Containers", ())]
+        container: Mapping[str, Any] = next((found for found in containers if found), {})
         source = container.get("ModelDataSource", {}).get("S3DataSource", {}).get("S3Uri")
         environment = self._resolver.value(stack, container.get("Environment", {}))
         return _Model(

@@ -29,8 +29,9 @@ class StageFacts:
         return self.versions.get(digest, f"sha256 {digest[:12]}…")
 
     def model_of(self, endpoint: str) -> str:
-        """Give the model of an endpoint, or the endpoint itself when it is none of the stage file's."""
-        return self.models.get(endpoint, endpoint)
+        """Give the model of an endpoint, its batch and shadow ones included; another name stays as it is."""
+        own = endpoint.removesuffix("-batch").removesuffix("-shadow")
+        return self.models.get(own, endpoint)
 
 
 def digest_of(archive: str | None) -> str | None:

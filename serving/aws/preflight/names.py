@@ -66,6 +66,12 @@ def _endpoints(clients: Clients, names: Sequence[str]) -> Iterable[str]:
             yield name
 
 
+def _components(clients: Clients, names: Sequence[str]) -> Iterable[str]:
+    pages = clients("sagemaker").get_paginator("list_inference_components").paginate()
+    there = {found["InferenceComponentName"] for page in pages for found in page["InferenceComponents"]}
+    return there & set(names)
+
+
 def _buckets(clients: Clients, names: Sequence[str]) -> Iterable[str]:
     for name in names:
         try:
@@ -116,5 +122,6 @@ _LOOKUPS: Final[Mapping[str, Lookup]] = {
     "AWS::S3::Bucket": _buckets,
     "AWS::SNS::Topic": _topics,
     "AWS::SageMaker::Endpoint": _endpoints,
+    "AWS::SageMaker::InferenceComponent": _components,
 }
 """Types whose names collide; the others' are replaced silently (dashboards) or hang on one of these (policies)."""

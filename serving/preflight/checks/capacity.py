@@ -48,7 +48,7 @@ def _counts(at: Comparison, endpoint: PlannedEndpoint, variant: PlannedVariant) 
         (found for found in at.planned.targets if found.resource == f"endpoint/{endpoint.name}/variant/{variant.name}"),
         None,
     )
-    most = max(today, target.maximum if target is not None else variant.count)
+    most = max(today, target.maximum if target is not None else variant.maximum or variant.count)
     fleets = 1 if endpoint.rolling else 2
     return today * (fleets if live is not None and redeploys(at.planned, at.live, endpoint) else 1), most * fleets
 

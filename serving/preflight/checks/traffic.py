@@ -23,7 +23,9 @@ def busy_slots(endpoint: LiveEndpoint, release: ReleaseRecord | None) -> Mapping
         if max(variant.weight, variant.desired_weight) > 0
     }
     if release is None:
-        return by_weight
+        # weights do not apply to components: without a record all traffic goes to slot a
+        return by_weight if not endpoint.components else {"a": "no release: all traffic is slot a's"}
+    by_weight = {} if endpoint.components else by_weight
     recorded = {release.production: f"production of release {release.release_id}"}
     if not release.terminal:
         recorded[release.challenger] = f"challenger of release {release.release_id} ({release.state.value})"
@@ -83,7 +85,7 @@ def slot_contents(at: Comparison) -> Iterator[Finding]:
         if live is None:
             continue
         for name, why in sorted(busy_slots(live, at.live.release(endpoint.name)).items()):
-            planned, held = endpoint.variant(name), live.variant(name)
+            planned, held = endpoint.slot(name), live.slot(name)
             if planned is not None and held is not None:
                 yield from _content(at, endpoint, planned, held, why)
 
@@ -96,18 +98,7 @@ def _content(
         fix = "allow sagemaker:DescribeEndpointConfig and DescribeModel"
         yield unverified("slot", what, "what it holds could not be read", fix=fix)
     elif planned.archive != held.archive:
-        model, other = at.facts.model_of(endpoint.name), "b" if planned.name == "a" else "a"
-        now, then = at.facts.told(held.archive), at.facts.told(planned.archive)
-        yield Finding(
-            level="error",
-            check="slot",
-            what=what,
-            got=f"{then} in place of {now}, while it carries traffic ({why})",
-            allowed=f"{now} until its traffic has moved",
-            fix=f"in {at.facts.file} under [models.{model}] leave slot {planned.name} as it is, put {then} into slot "
-            f"{other} if that one is idle, deploy, then streamhub release start moves the traffic by evidence",
-            source="docs/adr/0002",
-        )
+        yield _swapped(at, endpoint, planned, held, why)
     elif planned.image != held.image and None not in {planned.image, held.image}:
         yield Finding(
             level="warning",
@@ -117,6 +108,26 @@ def _content(
             allowed="the same version in a new container, if that is meant",
             fix="the blue/green canary with its alarms is the only guard: deploy while somebody watches",
         )
+
+
+def _swapped(
+    at: Comparison, endpoint: PlannedEndpoint, planned: PlannedVariant, held: LiveVariant, why: str
+) -> Finding:
+    now, then = at.facts.told(held.archive), at.facts.told(planned.archive)
+    model, other = at.facts.model_of(endpoint.name), "b" if planned.name == "a" else "a"
+    releasable = {planned.name, other} == {"a", "b"} and endpoint.slot(other) is not None
+    return Finding(
+        level="error" if releasable else "warning",
+        check="slot",
+        what=f"{endpoint.name} slot {planned.name}",
+        got=f"{then} in place of {now}, while it carries traffic ({why})",
+        allowed=f"{now} until its traffic has moved" if releasable else "a switch for all requests, if that is meant",
+        fix=f"in {at.facts.file} under [models.{model}] leave slot {planned.name} as it is, put {then} into slot "
+        f"{other} if that one is idle, deploy, then streamhub release start moves the traffic by evidence"
+        if releasable
+        else "it has no second slot to release into: its deployment's alarms are the only guard",
+        source="docs/adr/0002",
+    )
 
 
 def minimums(at: Comparison) -> Iterator[Finding]:

@@ -92,6 +92,27 @@ def ranker(
     return {"Resources": resources}
 
 
+def fleet(*, a: str = OLD, b: str = OLD, largest: int = 3) -> dict[str, Any]:
+    """Give the ranker's stack with inference components a and b on one fleet instead of variants."""
+    template = ranker(a=a, b=b, targets=False)
+    [variant_, _] = template["Resources"]["Config"]["Properties"]["ProductionVariants"]
+    del variant_["ModelName"]
+    variant_ |= {"VariantName": "fleet", "ManagedInstanceScaling": {"MinInstanceCount": 1, "MaxInstanceCount": largest}}
+    template["Resources"]["Config"]["Properties"]["ProductionVariants"] = [variant_]
+    for slot in "ab":
+        template["Resources"][f"Component{slot.upper()}"] = {
+            "Type": "AWS::SageMaker::InferenceComponent",
+            "Properties": {
+                "InferenceComponentName": f"{ENDPOINT}-{slot}",
+                "EndpointName": {"Fn::GetAtt": ["Endpoint", "EndpointName"]},
+                "VariantName": "fleet",
+                "Specification": {"ModelName": {"Fn::GetAtt": [f"Model{slot.upper()}", "ModelName"]}},
+                "RuntimeConfig": {"CopyCount": 1},
+            },
+        }
+    return template
+
+
 def _target(slot: str, bounds: tuple[int, int]) -> dict[str, Any]:
     return {
         "Type": "AWS::ApplicationAutoScaling::ScalableTarget",

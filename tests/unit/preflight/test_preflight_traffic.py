@@ -18,8 +18,10 @@ from tests.unit.preflight.accounts import (
     IMAGE,
     NEW,
     OLD,
+    TYPE,
     archive,
     checks,
+    fleet,
     found,
     live,
     plan,
@@ -204,6 +206,46 @@ def test_an_update_that_was_rolled_back_silently_is_found() -> None:
 def test_a_deploy_that_moves_a_rolled_back_endpoint_on_is_a_warning() -> None:
     findings = found(plan(ranker(b=NEW)), live(endpoints=served(config="config-0")))
     assert (checks(findings, "error"), checks(findings, "warning")) == ([], ["silent rollback"])
+
+
+def on_fleet() -> dict[str, Any]:
+    components = tuple(variant(slot, weight=0.0, desired_weight=0.0) for slot in "ab")
+    machines = variant("fleet", archive=None, image=None, weight=1.0, desired_weight=1.0)
+    return served(machines, components=components)
+
+
+def test_components_are_slots_too_and_without_a_release_a_is_busy() -> None:
+    account = live(fleet(), endpoints=on_fleet(), targets={})
+    assert found(plan(fleet()), account) == ()
+    assert found(plan(fleet(b=NEW)), account) == ()
+    assert checks(found(plan(fleet(a=NEW)), account), "error") == ["slot"]
+
+
+def test_components_go_by_the_record_of_their_release() -> None:
+    promoted = {ENDPOINT: release(state=ReleaseState.PROMOTED, production="b")}
+    account = live(fleet(), endpoints=on_fleet(), targets={}, releases=promoted)
+    assert found(plan(fleet(a=NEW)), account) == ()
+    assert checks(found(plan(fleet(b=NEW)), account), "error") == ["slot"]
+
+
+def test_a_new_component_version_leaves_the_fleet_alone() -> None:
+    # the config names no model: SageMaker rolls the component, and needs no second fleet
+    account = live(fleet(), endpoints=on_fleet(), targets={}, quotas={TYPE: 6})
+    assert found(plan(fleet(b=NEW)), account) == ()
+    assert checks(found(plan(fleet(b=NEW)), replace(account, quotas={TYPE: 5})), "warning") == ["quota"]
+
+
+def test_an_endpoint_of_one_slot_switches_its_version_with_a_warning() -> None:
+    account = live(ranker(slots=("a",)), endpoints=served(variant("a")))
+    findings = found(plan(ranker(slots=("a",), a=NEW)), account)
+    assert (checks(findings, "error"), checks(findings, "warning")) == ([], ["slot"])
+
+
+def test_a_change_of_another_endpoint_of_the_stack_is_no_update_of_this_one() -> None:
+    other = ranker()
+    other["Resources"]["Another"] = {"Type": "AWS::SageMaker::Model", "Properties": {"PrimaryContainer": {}}}
+    account = live(endpoints=served(status="Updating"))
+    assert checks(found(plan(other), account), "error") == []
 
 
 def test_templates_older_than_the_stage_file_are_refused() -> None:
