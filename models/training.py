@@ -1,4 +1,4 @@
-"""What the three training scripts share: seeded torch, export to ONNX, and the files that travel with weights.
+"""What the training scripts share: seeded torch, and the files that travel with weights.
 
 torch is imported where it is used, so that everything else of a model folder works without it.
 """
@@ -8,25 +8,24 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import logging
 import subprocess
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
 from serving.protocol.codec import encode_request
 from serving.protocol.tensors import InferRequest, Tensor
+from serving.spec import codec
+from serving.spec.evidence import Parity
+from serving.spec.load import parse
+from serving.spec.model import ModelSpec
 from serving.telemetry.baseline import make_baseline
 
-# https://onnxruntime.ai/docs/reference/compatibility.html: opset 18 and IR 10 load in every ONNX Runtime since 1.18
-IR_VERSION = 10
 BASELINE_BINS = 10
+EXPORT_FILES = ("export.py", "parity.py")
 
 
 def weights_folder(script: str) -> Path:
@@ -48,68 +47,6 @@ def seed_torch(seed: int) -> Any:  # noqa: ANN401 - torch ships beside the lock 
     return torch
 
 
-def export_network(
-    network: Any,  # noqa: ANN401 - a torch module
-    inputs: Mapping[str, Any],
-    *,
-    output_name: str,
-    opset: int,
-    free: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
-) -> onnx.ModelProto:
-    """Export with a free batch dimension `N`; drop what depends on the machine it ran on.
-
-    `inputs` are example tensors of at least two rows by name, in the order the network takes them; `free` names further
-    free dimensions of an input by their place.
-    """
-    import torch  # noqa: PLC0415
-
-    dims = {label: torch.export.Dim(label) for label in ("N", *(x for row in free.values() for x in row.values()))}
-    shapes = [{0: dims["N"], **{at: dims[label] for at, label in free.get(name, {}).items()}} for name in inputs]
-    # it says that torchvision is absent, that torch deprecates its own parts, that inputs share `N`: nothing to act on
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", category=FutureWarning)
-        warnings.simplefilter("ignore", category=DeprecationWarning)
-        warnings.filterwarnings("ignore", message="# The axis name")
-        program = torch.onnx.export(
-            network.eval(),
-            tuple(inputs.values()),
-            dynamo=True,
-            opset_version=opset,
-            input_names=list(inputs),
-            output_names=[output_name],
-            dynamic_shapes=tuple(shapes),
-            verbose=False,
-        )
-    model = onnx.ModelProto()
-    model.CopyFrom(program.model_proto)
-    return tidy(model)
-
-
-def tidy(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Remove stack traces, paths and shape notes of the exporter; keep what defines the function."""
-    model.ir_version = IR_VERSION
-    model.doc_string = ""
-    del model.metadata_props[:]
-    del model.graph.metadata_props[:]
-    del model.graph.value_info[:]
-    for node in model.graph.node:
-        node.doc_string = ""
-        del node.metadata_props[:]
-    for value in (*model.graph.input, *model.graph.output):
-        del value.metadata_props[:]
-    for tensor in model.graph.initializer:
-        tensor.doc_string = ""
-        del tensor.metadata_props[:]
-    onnx.checker.check_model(model, full_check=True)
-    return model
-
-
-def save(model: onnx.ModelProto, path: Path) -> None:
-    """Write the bytes; equal models give equal files."""
-    path.write_bytes(model.SerializeToString(deterministic=True))
-
-
 def image_columns(images: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.float64]]:
     """Give the watched columns of images (rows, height, width, 3): mean and deviation of all values, 0..255."""
     flat = images.reshape(len(images), -1)
@@ -124,10 +61,24 @@ def data_digest(*arrays: npt.NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
+def spec_of(script: str) -> ModelSpec:
+    """Read the `model.toml` beside the script; files that it names may still be missing."""
+    path = Path(script).parent / "model.toml"
+    return parse(path.read_text(encoding="utf-8"), ModelSpec, file=path.name)
+
+
 def code_commit(script: str) -> str:
-    """Give the last commit that changed the Python files the training reads; empty outside a git checkout."""
+    """Give the last commit that changed the Python files the training reads; empty where they differ from it."""
     folder = Path(script).resolve().parent
-    command = ["git", "log", "-1", "--format=%H", "--", "*.py", str(Path(__file__).resolve())]
+    shared = (Path(__file__).resolve(), *(folder.parents[1] / "model_packaging" / name for name in EXPORT_FILES))
+    files = ("--", "*.py", *map(str, shared))
+    if _git(folder, "status", "--porcelain", *files):
+        return ""
+    return _git(folder, "log", "-1", "--format=%H", *files)
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
     return done.stdout.strip()
 
@@ -140,6 +91,7 @@ def write_records(
     seed: int,
     script: str,
     columns: Mapping[str, npt.NDArray[Any]],
+    parity: Parity,
 ) -> None:
     """Write `<version>.metrics.json` and `<version>.baseline.json` beside `<version>.onnx`; `stem` has no suffix."""
     record = {
@@ -147,6 +99,7 @@ def write_records(
         "training_commit": code_commit(script),
         "data_sha256": data_sha256,
         "seed": seed,
+        "parity": codec.converter().unstructure(parity),
     }
     baseline = make_baseline(columns, bins=BASELINE_BINS).to_dict()
     for suffix, document in ((".metrics.json", record), (".baseline.json", baseline)):

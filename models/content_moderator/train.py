@@ -17,16 +17,15 @@ import onnx
 import onnxruntime as ort
 from PIL import Image
 
+from model_packaging.export import IR_VERSION, export_network, parity_with_torch, save, tidy, torch_answers
+from model_packaging.inference import Answer, Arrays
 from models.content_moderator.graph import OPSET, join, title_graph
 from models.content_moderator.scenes import LABELS, SIDE, Examples, ImageArray, draw_examples, vocabulary, word_numbers
 from models.training import (
-    IR_VERSION,
     data_digest,
-    export_network,
     image_columns,
-    save,
     seed_torch,
-    tidy,
+    spec_of,
     weights_folder,
     write_records,
     write_samples,
@@ -39,6 +38,8 @@ HELD_OUT_SEED = 12
 HELD_OUT_EXAMPLES = 2_000
 EPOCHS = 4
 BATCH_ROWS = 32
+PARITY_ROWS = 200
+OUTPUTS = ("scores",)
 WORD_WIDTH = 16
 HIDDEN_TITLES = 0.05
 
@@ -106,8 +107,19 @@ def export(torch: Any, network: Any) -> onnx.ModelProto:  # noqa: ANN401
         "image": torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
         "words": torch.zeros(2, 5, dtype=torch.int64),
     }
-    exported = export_network(network, inputs, output_name="scores", opset=OPSET, free={"words": {1: "T"}})
-    return tidy(join(title_graph(vocabulary(), ir_version=IR_VERSION), exported))
+    exported = export_network(network, inputs, output_names=OUTPUTS, opset=OPSET, free={"words": {1: "T"}})
+    return tidy(join(title_graph(vocabulary(), ir_version=IR_VERSION), exported), ir_version=IR_VERSION)
+
+
+def reference_of(network: Any) -> Answer:  # noqa: ANN401
+    """Give the network behind the words that Python finds in a title, not the graph."""
+    answer = torch_answers(network, output_names=OUTPUTS)
+
+    def ask(arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+        titles = tuple(title.decode() for title in arrays["title"].ravel())
+        return answer({"image": arrays["image"], "words": word_numbers(titles)})
+
+    return ask
 
 
 def title_tensor(titles: Sequence[str] | Sequence[bytes]) -> npt.NDArray[np.object_]:
@@ -174,9 +186,14 @@ def main() -> None:
     torch = seed_torch(SEED)
     data = draw_examples(SEED, TRAINING_EXAMPLES)
     path = folder / f"{VERSION}.onnx"
-    save(export(torch, fit(torch, data)), path)
+    network = fit(torch, data)
+    model = export(torch, network)
+    save(model, path)
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     held_out = draw_examples(HELD_OUT_SEED, HELD_OUT_EXAMPLES)
+    titles = [title.encode() for title in held_out.titles[:PARITY_ROWS]]
+    shown = {"image": held_out.images[:PARITY_ROWS], "title": title_tensor(titles)}
+    parity = parity_with_torch(model, reference_of(network), spec_of(__file__), samples=[shown])
     scores = scores_of(session, held_out.images, held_out.titles)
     metrics = measure(session, held_out, scores)
     write_records(
@@ -186,6 +203,7 @@ def main() -> None:
         seed=SEED,
         script=__file__,
         columns=baseline_columns(held_out, scores),
+        parity=parity,
     )
     sample(held_out)
     print(VERSION, " ".join(f"{name}={value:.4f}" for name, value in metrics.items()))

@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnxruntime as ort
 
+from model_packaging.accuracy import area_under_curve
+from model_packaging.export import export_network, parity_with_torch, save, torch_answers
 from models.recommendation_ranker.world import (
     FEATURES,
     REQUEST_CANDIDATES,
@@ -25,23 +28,18 @@ from models.recommendation_ranker.world import (
     RowArray,
     World,
 )
-from models.training import (
-    data_digest,
-    export_network,
-    save,
-    seed_torch,
-    weights_folder,
-    write_records,
-    write_samples,
-)
+from models.training import data_digest, seed_torch, spec_of, weights_folder, write_records, write_samples
 
-OPSET = 18
+OUTPUTS = ("score",)
 SKEWED = ("activity", "tenure", "session_length", "popularity", "length", "creator_reach")
 NOT_COLLECTED_BEFORE = ("freshness", "completion", "like_ratio", "report_rate", "quality", "novelty")
 WATCHED = ("activity", "skip_rate", "session_length", "popularity", "freshness", "quality")
 EVALUATION_REQUESTS = 4_000
 EVALUATION_SEED = 20_240
 BASELINE_ROWS_A_REQUEST = 5
+PARITY_ROWS = 10_000
+CALIBRATION_REQUESTS = 20
+EVALUATED_REQUESTS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +153,11 @@ def fit(torch: Any, data: Impressions, *, epochs: int, batch_rows: int = 512) ->
     return network.eval()
 
 
+def export(torch: Any, network: Any) -> onnx.ModelProto:  # noqa: ANN401
+    """Give the whole graph: raw columns in, score out."""
+    return export_network(network, {"features": torch.zeros(2, len(FEATURES))}, output_names=OUTPUTS)
+
+
 def evaluation(world: World, *, requests: int = EVALUATION_REQUESTS) -> Evaluation:
     """Draw requests of a seed of their own."""
     rng = np.random.default_rng(EVALUATION_SEED)
@@ -185,14 +188,6 @@ def measure(scores: npt.NDArray[np.float32], data: Evaluation) -> dict[str, floa
     }
 
 
-def area_under_curve(scores: npt.NDArray[np.float32], positive: npt.NDArray[np.bool_]) -> float:
-    """Give the probability that a clicked row scores above one that was not (Mann-Whitney; no ties expected)."""
-    ranks = np.empty(len(scores))
-    ranks[np.argsort(scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    hits, misses = int(positive.sum()), int((~positive).sum())
-    return float((ranks[positive].sum() - hits * (hits + 1) / 2) / (hits * misses))
-
-
 def baseline_columns(rows: RowArray, scores: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
     """Give the watched columns of a few candidates of every request, drawn at random: many users, any place."""
     rng = np.random.default_rng(EVALUATION_SEED + 2)
@@ -207,8 +202,10 @@ def train(recipe: Recipe, world: World, data: Evaluation, folder: Path) -> dict[
     torch = seed_torch(recipe.seed)
     log = impressions(world, recipe)
     network = fit(torch, log, epochs=recipe.epochs)
-    inputs = {"features": torch.from_numpy(log.rows[:4])}
-    model = export_network(network, inputs, output_name="score", opset=OPSET)
+    model = export(torch, network)
+    held_out = {"features": data.rows.reshape(-1, len(FEATURES))[:PARITY_ROWS]}
+    reference = torch_answers(network, output_names=OUTPUTS)
+    parity = parity_with_torch(model, reference, spec_of(__file__), samples=[held_out])
     path = folder / f"{recipe.version}.onnx"
     save(model, path)
     scores = scores_of(ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]), data.rows)
@@ -220,8 +217,21 @@ def train(recipe: Recipe, world: World, data: Evaluation, folder: Path) -> dict[
         seed=recipe.seed,
         script=__file__,
         columns=baseline_columns(data.rows, scores),
+        parity=parity,
     )
     return metrics
+
+
+def quantisation_sets(data: Evaluation, folder: Path) -> None:
+    """Write what 3.1.0 is calibrated on and measured by: requests that are no training data, and none in both."""
+    clicks = np.random.default_rng(EVALUATION_SEED + 1).random(data.truth.shape) < data.truth
+    last = CALIBRATION_REQUESTS + EVALUATED_REQUESTS
+    measured = data.rows[CALIBRATION_REQUESTS:last].reshape(-1, len(FEATURES))
+    target = clicks[CALIBRATION_REQUESTS:last].ravel().astype(np.uint8)
+    np.savez_compressed(
+        folder / "3.1.0.calibration.npz", features=data.rows[:CALIBRATION_REQUESTS].reshape(-1, len(FEATURES))
+    )
+    np.savez_compressed(folder / "3.1.0.evaluation.npz", features=measured, target=target)
 
 
 def sample(world: World) -> None:
@@ -243,6 +253,7 @@ def main() -> None:
     for recipe in RECIPES:
         metrics = train(recipe, world, data, folder)
         print(recipe.version, " ".join(f"{name}={value:.4f}" for name, value in metrics.items()))
+    quantisation_sets(data, folder)
     sample(world)
 
 

@@ -16,6 +16,8 @@ import onnx
 import onnxruntime as ort
 from PIL import Image
 
+from model_packaging.accuracy import rank_correlation
+from model_packaging.export import export_network, parity_with_torch, save, torch_answers
 from models.thumbnail_scorer.photographs import (
     DEGRADATIONS,
     HELD_OUT,
@@ -30,23 +32,23 @@ from models.thumbnail_scorer.photographs import (
 )
 from models.training import (
     data_digest,
-    export_network,
     image_columns,
-    save,
     seed_torch,
+    spec_of,
     weights_folder,
     write_records,
     write_samples,
 )
 
 VERSION = "1.0.0"
-OPSET = 18
+OUTPUTS = ("score",)
 SEED = 21
 TRAINING_CROPS = 8_000
 HELD_OUT_SEED = 22
 HELD_OUT_CROPS = 1_500
 EPOCHS = 8
 BATCH_ROWS = 64
+PARITY_ROWS = 200
 
 Scores = npt.NDArray[np.float32]
 
@@ -97,7 +99,7 @@ def fit(torch: Any, data: Crops, *, epochs: int = EPOCHS) -> Any:  # noqa: ANN40
 def export(torch: Any, network: Any) -> onnx.ModelProto:  # noqa: ANN401
     """Give the whole graph: pixels in, score out."""
     inputs = {"image": torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8)}
-    return export_network(network, inputs, output_name="score", opset=OPSET)
+    return export_network(network, inputs, output_names=OUTPUTS)
 
 
 def scores_of(session: ort.InferenceSession, images: ImageArray) -> Scores:
@@ -129,16 +131,6 @@ def ladder(name: str, *, rungs: int = 20, crops: int = 10) -> tuple[ImageArray, 
     return np.stack(images), np.tile(severities, crops)
 
 
-def rank_correlation(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
-    """Give Spearman's correlation; equal values share their mean rank."""
-    return float(np.corrcoef(_ranks(left.ravel()), _ranks(right.ravel()))[0, 1])
-
-
-def _ranks(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2.0)[place], dtype=np.float64)
-
-
 def sample() -> None:
     """Write an unspoiled crop of an unseen photograph in the public domain as samples."""
     picture = BytesIO()
@@ -155,9 +147,14 @@ def main() -> None:
     torch = seed_torch(SEED)
     data = draw_crops(SEED, TRAINING_CROPS, TRAINING, varied=True)
     path = folder / f"{VERSION}.onnx"
-    save(export(torch, fit(torch, data)), path)
+    network = fit(torch, data)
+    model = export(torch, network)
+    save(model, path)
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     held_out = draw_crops(HELD_OUT_SEED, HELD_OUT_CROPS, HELD_OUT)
+    reference = torch_answers(network, output_names=OUTPUTS)
+    shown = {"image": held_out.images[:PARITY_ROWS]}
+    parity = parity_with_torch(model, reference, spec_of(__file__), samples=[shown])
     scores = scores_of(session, held_out.images)
     metrics = measure(session, held_out, scores)
     write_records(
@@ -167,6 +164,7 @@ def main() -> None:
         seed=SEED,
         script=__file__,
         columns={**image_columns(held_out.images), "score": scores.ravel()},
+        parity=parity,
     )
     sample()
     print(VERSION, " ".join(f"{name}={value:.4f}" for name, value in metrics.items()))
