@@ -31,7 +31,7 @@ def config_problems(folder: Path, wanted: Any) -> Iterator[str]:  # noqa: ANN401
         return
     for key in _SAME:
         if (got := getattr(found, key)) != (allowed := getattr(wanted, key)):
-            yield f"config.pbtxt: {key}: got {got!r}; allowed {allowed!r} as in streamhub.json; {_FIX}"
+            yield f"config.pbtxt: {key}: got {_quoted(got)}; allowed {_quoted(allowed)} as in streamhub.json; {_FIX}"
     for key in ("input", "output", "batch_input"):
         yield from _tensor_problems(key, getattr(found, key), getattr(wanted, key))
     if found.ensemble_scheduling != wanted.ensemble_scheduling:
@@ -40,6 +40,10 @@ def config_problems(folder: Path, wanted: Any) -> Iterator[str]:  # noqa: ANN401
     yield from _batching_problems(found)
     yield from _version_problems(folder, found)
     yield from _warmup_problems(folder, found)
+
+
+def _quoted(value: str | int) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _tensor_problems(key: str, found: Any, wanted: Any) -> Iterator[str]:  # noqa: ANN401 - as above

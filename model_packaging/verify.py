@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_packaging import vllm
+from model_packaging import pytorch_script, triton, vllm
 from model_packaging.build import manifest_path, read_manifest
-from model_packaging.onnx_graph import graph_problems
 from model_packaging.trial import answer_problems, sample_problems
 from serving.errors import ArchiveError, PackagingError
 from serving.protocol.archive import SAMPLE, ModelFolder, unpack
 from serving.protocol.served import ServedModel
 from serving.spec.manifest import FileEntry, PackageManifest
 from serving.spec.runtime import TritonRuntime
+from serving.spec.tensors import DType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ def verify(archive: Path) -> Verification:
             findings.append(str(error))
         else:
             served, files = folder.served, _entries(folder.root)
-            findings += _triton_findings(folder) if isinstance(served.runtime, TritonRuntime) else _vllm(folder)
+            findings += CHECKS[served.runtime.kind](folder)
         if manifest is not None:
             findings += _against(manifest, sha256, served, files)
     return Verification(
@@ -116,32 +115,42 @@ def _against(
             yield f"{path}: got {got}; allowed {listed.get(path, 'no such file')} of its manifest; package it again"
 
 
-def _triton_findings(folder: ModelFolder) -> Iterator[str]:
-    served = folder.served
-    runtime = served.runtime
+def _triton(folder: ModelFolder) -> Iterator[str]:
+    served, runtime = folder.served, folder.served.runtime
     if not isinstance(runtime, TritonRuntime):
         return
-    yield from _config_findings(folder.model.parent.parent / "config.pbtxt", served.name, runtime.max_batch_size)
-    broken = list(graph_problems(folder.model, served.inputs, served.outputs, batched=runtime.max_batch_size > 0))
-    yield from (f"1/model.onnx: {problem}" for problem in broken)
+    batched = runtime.max_batch_size > 0
+    broken = list(triton.repository_problems(folder.root, served))
+    yield from broken
+    if any(tensor.dtype is DType.BF16 for tensor in (*served.inputs, *served.outputs)):
+        return  # it has no form in JSON, so there is no sample
     if folder.sample is None:
         yield f"got no {SAMPLE}; allowed one, so that the archive can be tried; package it with `streamhub package`"
         return
-    tensors, problems = sample_problems(folder.sample.read_bytes(), served.inputs)
+    tensors, problems = sample_problems(folder.sample.read_bytes(), served.inputs, batched=batched)
     yield from problems
-    if not broken and not problems:
-        yield from answer_problems(folder.model, tensors, served.outputs)
-
-
-def _config_findings(path: Path, name: str, max_batch_size: int) -> Iterator[str]:
-    """Hold what Triton reads against what everybody else reads: `streamhub.json`."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for key, wanted in (("name", f'"{name}"'), ("max_batch_size", str(max_batch_size))):
-        found = re.search(rf"^{key}\s*:\s*(\S+)", text, re.MULTILINE)
-        if found is None or found[1] != wanted:
-            got = found[1] if found is not None else "nothing"
-            yield f"config.pbtxt: {key}: got {got}; allowed {wanted} as in streamhub.json; package it again"
+    if runtime.backend == "onnxruntime" and not broken and not problems:
+        yield from answer_problems(
+            folder.model,
+            tensors,
+            served.outputs,
+            batched=batched,
+            ragged=[tensor.name for tensor in served.inputs if tensor.ragged],
+            computed=runtime.batch_inputs,
+        )
 
 
 def _vllm(folder: ModelFolder) -> Iterator[str]:
     yield from vllm.folder_problems(folder.root)
+
+
+def _pytorch(folder: ModelFolder) -> Iterator[str]:
+    yield from pytorch_script.folder_problems(folder.root)
+
+
+CHECKS: Mapping[str, Callable[[ModelFolder], Iterator[str]]] = {
+    "triton": _triton,
+    "vllm": _vllm,
+    "pytorch": _pytorch,
+}
+"""What is looked at beyond the layout, by the kind of runtime."""

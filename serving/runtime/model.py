@@ -21,7 +21,11 @@ from serving.spec.tensors import DType, TensorSpec
 _ORT_TYPES = {
     "tensor(bool)": DType.BOOL,
     "tensor(uint8)": DType.UINT8,
+    "tensor(uint16)": DType.UINT16,
+    "tensor(uint32)": DType.UINT32,
+    "tensor(uint64)": DType.UINT64,
     "tensor(int8)": DType.INT8,
+    "tensor(int16)": DType.INT16,
     "tensor(int32)": DType.INT32,
     "tensor(int64)": DType.INT64,
     "tensor(float16)": DType.FP16,

@@ -20,7 +20,8 @@ from serving.batching.policy import Caps, ServiceTimes
 from serving.errors import ArchiveError, InferenceError, ServerError
 from serving.protocol import codec
 from serving.protocol.archive import ModelFolder, unpack
-from serving.protocol.tensors import Array
+from serving.protocol.served import ServedModel
+from serving.protocol.tensors import DTYPES, Array
 from serving.runtime.batcher import Batcher
 from serving.runtime.checks import RequestCheck
 from serving.runtime.http import Connection
@@ -119,13 +120,25 @@ async def _serve(
 
 
 def _caps(folder: ModelFolder) -> Caps:
-    runtime = folder.served.runtime
+    served = folder.served
+    runtime = served.runtime
     if not isinstance(runtime, TritonRuntime):
-        raise ArchiveError(
-            f"{folder.served.name} {folder.served.version}: got a {runtime.kind} model; allowed triton models with an "
-            f"ONNX graph; it runs in the vLLM container, not in this server"
-        )
+        raise _refused(served, f"a {runtime.kind} model", f"it runs in its own container ({runtime.kind}), not here")
+    if runtime.backend != "onnxruntime":
+        raise _refused(served, f"the Triton backend {runtime.backend}", "it runs in the Triton container, not here")
+    if runtime.max_batch_size == 0:
+        raise _refused(served, "a model without batches", "it runs in the Triton container, not here")
+    if ragged := [tensor.name for tensor in served.inputs if tensor.ragged]:
+        raise _refused(served, f"the ragged input {ragged[0]}", "it runs in the Triton container, not here")
+    if unknown := [tensor for tensor in (*served.inputs, *served.outputs) if tensor.dtype not in DTYPES]:
+        raise _refused(served, f"{unknown[0].name} of {unknown[0].dtype}", "it runs in the Triton container, not here")
     return Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
+
+
+def _refused(served: ServedModel, got: str, where: str) -> ArchiveError:
+    return ArchiveError(
+        f"{served.name} {served.version}: got {got}; allowed triton models with an ONNX graph and batches; {where}"
+    )
 
 
 def _load(folder: ModelFolder, settings: ServerSettings, caps: Caps) -> tuple[OnnxModel, ServiceTimes]:
