@@ -15,7 +15,7 @@ NODE_BIN = $(NODE)/bin
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: setup demo test test-train check format lambdas synth schemas preflight deploy clean
+.PHONY: setup demo test test-train check format lambdas synth schemas preflight diff snapshots deploy clean
 
 setup: $(VENV)/.demo ## what the demo needs: environment, Node, CDK CLI, Valkey
 
@@ -35,6 +35,7 @@ $(VENV)/.demo: $(VENV)/.packages package.json package-lock.json
 
 $(VENV)/.dev: uv.lock pyproject.toml $(VENV)/.demo
 	$(UV) sync --quiet --frozen --inexact --group dev
+	-$(BIN)/python -m scripts.image_table --fetch
 	touch $@
 
 demo: setup ## the whole life of a model on this machine
@@ -71,9 +72,15 @@ synth: setup lambdas ## CloudFormation of one stage into cdk.out/$(STAGE)
 preflight: setup ## what a deploy of cdk.out/$(STAGE) would do to what is live
 	$(BIN)/streamhub preflight --stage $(STAGE)
 
+diff: synth ## what this tree would replace or delete of what $(BASE) has, another cdk synth's folder; asks no AWS
+	$(BIN)/streamhub preflight --stage $(STAGE) --against "$(BASE)" --fail-on destructive
+
+snapshots: $(VENV)/.dev ## write the templates of every stage again into tests/synth/snapshots
+	$(BIN)/pytest -q tests/synth/test_synth_snapshots.py --write-snapshots
+
 deploy: synth ## deploy one stage from what was synthesised, once preflight finds nothing wrong
 	$(BIN)/streamhub preflight --stage $(STAGE)
-	PATH="$(NODE_BIN):$(abspath $(BIN)):$$PATH" $(CDK) deploy --all --app cdk.out/$(STAGE)
+	PATH="$(NODE_BIN):$(abspath $(BIN)):$$PATH" $(CDK) deploy --all --app cdk.out/$(STAGE) $(CDK_ARGS)
 
 clean:
 	rm -rf build dist cdk.out .mypy_cache .ruff_cache .pytest_cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,14 @@ def render(table: dict[str, dict[str, object]]) -> bytes:
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
+def _package(name: str) -> Path:
+    """Give a package's folder without importing it."""
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise SystemExit(f"{name}: not installed; run make test once")
+    return Path(found.origin).parent
+
+
 def _endpoint_types() -> list[str]:
     model = botocore.session.get_session().get_service_model("sagemaker")
     types: list[str] = model.shape_for("ProductionVariantInstanceType").enum
@@ -51,7 +59,7 @@ def _endpoint_types() -> list[str]:
 
 
 def _regions() -> dict[str, list[str]]:
-    resource = files("cfnlint").joinpath("data/schemas/extensions/aws_sagemaker_hosting/instancetype_enum.json")
+    resource = _package("cfnlint") / "data/schemas/extensions/aws_sagemaker_hosting/instancetype_enum.json"
     sold: dict[str, list[str]] = {}
     for region, entry in orjson.loads(resource.read_bytes()).items():
         for name in entry["enum"] if isinstance(entry, dict) else ():
@@ -60,7 +68,7 @@ def _regions() -> dict[str, list[str]]:
 
 
 def _ec2() -> dict[str, Any]:
-    packed = files("moto").joinpath("ec2/resources/instance_types.json.gz").read_bytes()
+    packed = (_package("moto") / "ec2/resources/instance_types.json.gz").read_bytes()
     described: dict[str, Any] = orjson.loads(gzip.decompress(packed))
     return described
 

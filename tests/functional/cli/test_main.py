@@ -108,3 +108,20 @@ def test_every_command_explains_itself(root: Path, command: str) -> None:
     done = streamhub(command, "--help", cwd=root)
     assert done.returncode == 0
     assert "Usage" in done.stdout
+
+
+def test_check_warns_of_quotas_and_says_what_capture_costs_without_refusing(root: Path) -> None:
+    done = streamhub("check", "--stage", "prod", cwd=root)
+    assert (done.returncode, done.stderr) == (0, "")
+    *told, last = done.stdout.splitlines()
+    assert any(line.startswith("warning: stages/prod.toml: models.support_rag.instance_type") for line in told)
+    assert any("GB a day" in line and "USD a month" in line for line in told)
+    assert last.startswith("ok: models")
+    assert not any("dev" in line.split(":")[1] for line in told)
+
+
+def test_check_gives_warnings_and_captures_of_all_stages_in_its_document(root: Path) -> None:
+    document = orjson.loads(streamhub("check", "--json", cwd=root).stdout)
+    assert {warning["key"] for warning in document["warnings"]} == {"models.support_rag.instance_type"}
+    assert {capture["stage"] for capture in document["captures"]} == {"dev", "staging", "prod"}
+    assert all(capture["volume"]["gb_a_day"] > 0 for capture in document["captures"])
