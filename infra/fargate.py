@@ -24,7 +24,10 @@ from infra.network import HTTPS, Network
 from serving.spec import StageSpec
 
 CONTAINER_PORT = 8080
-_USER = "10001:10001"  # the Dockerfile's own; a number, so that ECS need not look it up
+IMAGE_USER = "10001:10001"
+"""The Dockerfile's own: a number that is not root's."""
+
+COMMAND = ["--host", "0.0.0.0", "--port", str(CONTAINER_PORT)]  # noqa: S104 - in a network of the task's own
 _CPU_UNITS = 1024
 _MEMORY_MIB = 2048
 _CPU_PERCENT = 60
@@ -127,9 +130,9 @@ class PredictionService(Construct):
             "Api",
             container_name="api",
             image=ecs.ContainerImage.from_ecr_repository(images, self._stage.api.image_digest),
-            command=["--host", "0.0.0.0", "--port", str(CONTAINER_PORT)],  # noqa: S104 - inside its own network namespace
+            command=COMMAND,
             environment={"STREAMHUB_STAGE": self._stage.name, "AWS_REGION": self._stage.region, **environment},
-            user=_USER,
+            user=IMAGE_USER,
             readonly_root_filesystem=True,
             stop_timeout=Duration.seconds(_DRAIN_S),
             port_mappings=[ecs.PortMapping(container_port=CONTAINER_PORT)],
