@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import math
@@ -115,6 +116,7 @@ def open_slice(path: Path, start: int, size_bytes: int) -> io.BufferedReader:
 class _Slice(io.RawIOBase):
     def __init__(self, path: Path, start: int, size_bytes: int) -> None:
         super().__init__()
+        self._path = path
         self._file = path.open("rb", buffering=0)
         self._start, self._size, self._at = start, size_bytes, 0
 
@@ -141,6 +143,8 @@ class _Slice(io.RawIOBase):
         view = memoryview(buffer)[: self._size - self._at]
         self._file.seek(self._start + self._at)
         count = self._file.readinto(view) or 0
+        if not count and len(view):  # a body that ends early would leave S3 waiting for the rest
+            raise OSError(errno.EIO, "the file became shorter while it was sent", str(self._path))
         self._at += count
         return count
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import random
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from serving.aws.registry import Transfer
-from serving.aws.registry.content import read_content
+from serving.aws.registry import S3ModelRegistry, Transfer
+from serving.aws.registry.content import open_slice, read_content
 from serving.errors import IntegrityError, RegistryError
 from tests.fakes.registry import (
     TRANSFER,
     S3Server,
+    client_at,
     packed_archive,
     packed_prefix,
     read_manifest,
@@ -92,14 +96,27 @@ def test_a_file_that_changes_between_reading_and_sending_is_refused_by_s3(
     s3: S3Server, bucket: str, tmp_path: Path
 ) -> None:
     path, beside = packed_archive(tmp_path, "toy", "1.0.0", BYTES)
-    registry = registry_at(s3.url, bucket)
+    once = S3ModelRegistry(
+        bucket, client_at(s3.url, attempts=1), clock=lambda: datetime.now(UTC), transfer=replace(TRANSFER, parallel=1)
+    )
 
     def change(_done: int, _total: int) -> None:
-        path.write_bytes(BYTES[:-1] + b"!")
+        with path.open("r+b") as file:
+            file.seek(-1, io.SEEK_END)
+            file.write(bytes([BYTES[-1] ^ 1]))
 
-    with pytest.raises(RegistryError):
-        registry.push(path, read_manifest(beside), actor="ann", progress=change)
-    assert list(registry.versions()) == []
+    with pytest.raises(RegistryError, match="BadDigest"):
+        once.push(path, read_manifest(beside), actor="ann", progress=change)
+    assert list(once.versions()) == []
+
+
+def test_a_file_that_becomes_shorter_while_it_is_sent_ends_the_request(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(BYTES)
+    with open_slice(path, 0, SIZE) as body:
+        path.write_bytes(b"")
+        with pytest.raises(OSError, match="shorter"):
+            body.read()
 
 
 @pytest.mark.parametrize("size", [0, 1, 64 << 10, (64 << 10) + 1, 128 << 10, (128 << 10) + 1, 256 << 10])
