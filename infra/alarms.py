@@ -9,7 +9,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.metrics import Dimensions, endpoint_metric, model_latency_threshold, sagemaker_metric
+from infra.metrics import SAGEMAKER, Dimensions, endpoint_metric, model_latency_threshold, sagemaker_metric
 from serving.spec import ModelSpec, StageSpec, endpoint_name
 
 _ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
@@ -24,6 +24,7 @@ class Objective:
     """One promise: `metric` by `statistic` stays at or below `limit`, in the metric's own unit."""
 
     what: str
+    namespace: str = SAGEMAKER
     metric: str
     statistic: str
     limit: float
@@ -55,6 +56,13 @@ def error_objective(model: ModelSpec) -> Objective:
     return Objective(what="errors", metric="Invocation5XXErrors", statistic="Average", limit=limit)
 
 
+def disk_objective() -> Objective:
+    """Give the use of disks above which SageMaker may stop to capture (guide, *model-monitor-data-capture*)."""
+    return Objective(
+        what="disk", namespace="/aws/sagemaker/Endpoints", metric="DiskUtilization", statistic="Maximum", limit=75
+    )
+
+
 class ObjectiveAlarms(Construct):
     """One alarm an objective and part (variant or component): `<prefix>-<what>-<part>`.
 
@@ -82,7 +90,12 @@ class ObjectiveAlarms(Construct):
                 f"{objective.what.capitalize()}{part.capitalize()}",
                 alarm_name=name,
                 alarm_description=_said(model, part, objective),
-                metric=sagemaker_metric(objective.metric, dimensions=parts[part], statistic=objective.statistic),
+                metric=sagemaker_metric(
+                    objective.metric,
+                    dimensions=parts[part],
+                    statistic=objective.statistic,
+                    namespace=objective.namespace,
+                ),
                 threshold=objective.limit,
                 comparison_operator=_ABOVE,
                 datapoints_to_alarm=patience.datapoints,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from constructs import Construct
 
-from infra.alarms import DEPLOYING, SERVING, ObjectiveAlarms, error_objective
+from infra.alarms import DEPLOYING, SERVING, Objective, ObjectiveAlarms
 from infra.asynchronous import (
     VARIANT_NAME,
     AsyncEndpoint,
@@ -22,10 +24,18 @@ from serving.spec import HostingSpec
 from stacks.hosting import Hosting
 
 
-def asynchronous(scope: Construct, hosting: Hosting, *, name: str, where: HostingSpec) -> AsyncEndpoint:
-    """Make an async endpoint of the version in slot a, its queue's alarms and its scaling.
+def asynchronous(
+    scope: Construct,
+    hosting: Hosting,
+    *,
+    name: str,
+    where: HostingSpec,
+    version: str,
+    objectives: Sequence[Objective],
+) -> AsyncEndpoint:
+    """Make an async endpoint of one version, its queue's alarms and its scaling.
 
-    Its answers are objects that carry what a capture would: it captures nothing.
+    Its requests and answers are objects already: it captures nothing.
     """
     ground, model = hosting.ground, hosting.model
     spec = where.asynchronous
@@ -33,11 +43,11 @@ def asynchronous(scope: Construct, hosting: Hosting, *, name: str, where: Hostin
     topics = Notifications(scope, "Topics", endpoint=name, key=ground.key) if spec.notify else None
     role = hosting.role(scope, endpoint=name)
     allow_exchange(role, exchange=exchange, notifications=topics)
-    version = hosting.version(scope, "Version", version=hosting.entry.versions.a, role=role, network=ground.network)
+    held = hosting.version(scope, "Version", version=version, role=role, network=ground.network)
     config = EndpointConfig(
         scope,
         "Queue",
-        variants=(model_variant(VARIANT_NAME, model_name=version.model_name, hosting=where, ami=hosting.image.ami),),
+        variants=(model_variant(VARIANT_NAME, model_name=held.model_name, hosting=where, ami=hosting.image.ami),),
         asynchronous=async_config(spec, exchange=exchange, notifications=topics, key=ground.key),
         key=ground.key,
     )
@@ -47,7 +57,7 @@ def asynchronous(scope: Construct, hosting: Hosting, *, name: str, where: Hostin
         prefix=f"{name}-deploy",
         model=model,
         parts={VARIANT_NAME: variant_dimensions(name, VARIANT_NAME, config=config.config_name)},
-        objectives=(error_objective(model),),
+        objectives=objectives,
         patience=DEPLOYING,
     )
     role.allow_guards(*guards.names)
@@ -69,7 +79,7 @@ def asynchronous(scope: Construct, hosting: Hosting, *, name: str, where: Hostin
         prefix=name,
         model=model,
         parts=endpoint.parts,
-        objectives=(error_objective(model),),
+        objectives=objectives,
         patience=SERVING,
     )
     QueueAlarms(scope, "QueueAlarms", endpoint=endpoint, spec=where.scaling, most=where.max_count)

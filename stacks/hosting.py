@@ -48,6 +48,10 @@ class Hosting:
         """The container that runs it here."""
         return image_of(self.model, self.ground.stage)
 
+    def version_in(self, slot: Slot) -> str:
+        """Give the version that the stage file puts into a slot."""
+        return self.entry.versions.a if slot == "a" else self.entry.versions.b
+
     def role(self, scope: Construct, *, endpoint: str) -> ExecutionRole:
         """Make the role of one endpoint: it reads the model's packages."""
         role = ExecutionRole(
@@ -82,7 +86,7 @@ class Hosting:
             slot: self.version(
                 scope,
                 f"Version{slot.upper()}",
-                version=getattr(self.entry.versions, slot),
+                version=self.version_in(slot),
                 role=role,
                 network=network,
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from aws_cdk import CfnOutput
 from constructs import Construct
 
+from infra.alarms import error_objective, latency_objective
 from infra.asynchronous import batch_hosting
 from infra.endpoint import Endpoint
 from infra.hosted_endpoint import HostedEndpoint
@@ -39,22 +40,34 @@ class ModelStack(StageStack):
 
 
 def _main(scope: Construct, hosting: Hosting) -> HostedEndpoint:
-    where = hosting.model.hosting
-    match where.mode:
+    model = hosting.model
+    match model.hosting.mode:
         case HostingMode.REALTIME:
             return realtime(scope, hosting)
         case HostingMode.ASYNC:
-            name = endpoint_name(hosting.ground.stage.name, hosting.model.slug)
-            return asynchronous(scope, hosting, name=name, where=where)
+            return asynchronous(
+                scope,
+                hosting,
+                name=endpoint_name(hosting.ground.stage.name, model.slug),
+                where=model.hosting,
+                version=hosting.version_in("a"),
+                objectives=(latency_objective(model), error_objective(model)),
+            )
         case HostingMode.COMPONENTS:
             return components(scope, hosting)
 
 
 def _beside(scope: Construct, hosting: Hosting) -> Iterator[HostedEndpoint]:
     """Make what the stage file asks for beside it: a batch endpoint, a shadow."""
-    where = hosting.model.hosting
-    if where.batch is not None:
-        name = batch_endpoint_name(hosting.ground.stage.name, hosting.model.slug)
-        yield asynchronous(Construct(scope, "Batch"), hosting, name=name, where=batch_hosting(where, where.batch))
-    if hosting.entry.shadow is not None:
-        yield shadow(Construct(scope, "Shadow"), hosting, hosting.entry.shadow)
+    model, entry = hosting.model, hosting.entry
+    if model.hosting.batch is not None and entry.batch is not None:
+        yield asynchronous(
+            Construct(scope, "Batch"),
+            hosting,
+            name=batch_endpoint_name(hosting.ground.stage.name, model.slug),
+            where=batch_hosting(model.hosting, model.hosting.batch),
+            version=hosting.version_in(entry.batch.slot),
+            objectives=(error_objective(model),),  # the p99 is the promise of the real-time endpoint
+        )
+    if entry.shadow is not None:
+        yield shadow(Construct(scope, "Shadow"), hosting, entry.shadow)

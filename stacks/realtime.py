@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from infra.alarms import DEPLOYING, SERVING, DriftAlarms, ObjectiveAlarms, error_objective, latency_objective
+from infra.alarms import (
+    DEPLOYING,
+    SERVING,
+    DriftAlarms,
+    ObjectiveAlarms,
+    disk_objective,
+    error_objective,
+    latency_objective,
+)
 from infra.endpoint import Endpoint, slot_variants
 from infra.endpoint_config import EndpointConfig, capture
 from infra.metrics import variant_dimensions
@@ -56,7 +64,7 @@ def realtime(scope: Construct, hosting: Hosting) -> Endpoint:
         prefix=name,
         model=model,
         parts=endpoint.parts,
-        objectives=objectives,
+        objectives=(*objectives, disk_objective()) if model.drift.capture_percent > 0 else objectives,
         patience=SERVING,
     )
     DriftAlarms(scope, "Drift", stage=ground.stage, model=model)

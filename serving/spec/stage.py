@@ -23,8 +23,12 @@ class SlotVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageBatch:
-    """The batch endpoint of a model in a stage: naming it deploys it; None takes the model's `[hosting.batch]`."""
+    """The batch endpoint of a model in a stage: naming it deploys it; None takes the model's `[hosting.batch]`.
 
+    It holds the version of `slot`: what git knows of production, which a release may have moved.
+    """
+
+    slot: Slot = "a"
     instance_type: str | None = None
     min_count: int | None = None
     max_count: int | None = None
@@ -32,12 +36,13 @@ class StageBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowSpec:
-    """An endpoint of its own: slot a's version answers, `version` sees `sampling_percent` of the same requests.
+    """An endpoint of its own: the version of `slot` answers, `version` sees `sampling_percent` of the same requests.
 
     The answers of the shadow are captured and reach nobody. None takes the model's instance type.
     """
 
     version: str
+    slot: Slot = "a"
     sampling_percent: int = 100
     instance_type: str | None = None
     count: int = 1

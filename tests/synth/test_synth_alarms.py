@@ -21,7 +21,7 @@ def dimensions(props: Any) -> dict[str, Any]:
 def test_each_endpoint_has_its_alarms_under_names_that_a_release_can_ask_for(stage: Any) -> None:
     for model in stage.slotted():
         endpoint = f"streamhub-{stage.stage.name}-{model.slug}"
-        own = {f"{endpoint}-{what}-{slot}" for what in ("p99", "errors") for slot in "ab"}
+        own = {f"{endpoint}-{what}-{slot}" for what in ("p99", "errors", "disk") for slot in "ab"}
         guards = {f"{endpoint}-deploy-{what}-{slot}" for what in ("p99", "errors") for slot in "ab"}
         found = {name for name in alarms(stage, model.slug) if f"{endpoint}-batch" not in name}
         assert found == own | guards | {f"{endpoint}-drift", f"{endpoint}-drift-heartbeat"}
@@ -52,6 +52,14 @@ def test_errors_are_a_share_of_requests_not_a_count(stage: Any) -> None:
         props = alarms(stage)[f"streamhub-{stage.stage.name}-{model.slug}-errors-a"]
         assert (props["MetricName"], props["Statistic"]) == ("Invocation5XXErrors", "Average")
         assert props["Threshold"] == model.release.guardrails.max_error_rate
+
+
+def test_a_disk_is_heard_of_before_capture_stops(stage: Any) -> None:
+    # guide, model-monitor-data-capture: below 75 %
+    for model in stage.slotted():
+        props = alarms(stage)[f"streamhub-{stage.stage.name}-{model.slug}-disk-a"]
+        assert (props["Namespace"], props["MetricName"]) == ("/aws/sagemaker/Endpoints", "DiskUtilization")
+        assert (props["Threshold"], props["ComparisonOperator"]) == (75, "GreaterThanThreshold")
 
 
 def test_drift_alarms_when_m_of_n_windows_agree(stage: Any) -> None:

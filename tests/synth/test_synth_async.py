@@ -138,13 +138,15 @@ def test_a_queue_that_is_too_long_or_too_old_alarms(queue: Any) -> None:
     assert oldest["Threshold"] == 21_600 / 2, "half of RequestTTLSeconds' default"
 
 
-def test_the_guard_of_an_update_watches_the_new_fleets_errors(queue: Any) -> None:
+def test_the_guards_of_an_update_watch_the_new_fleet(queue: Any) -> None:
     deployment = queue.one("AWS::SageMaker::Endpoint", SLUG).props["DeploymentConfig"]
     assert deployment["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["Type"] == "ALL_AT_ONCE"
-    (guard,) = deployment["AutoRollbackConfiguration"]["Alarms"]
-    props = queue.templates[SLUG]["Resources"][guard["AlarmName"]["Ref"]]["Properties"]
-    assert {one["Name"] for one in props["Dimensions"]} == {"EndpointName", "VariantName", "EndpointConfigName"}
-    assert props["Threshold"] == 0.02
+    thresholds = {}
+    for guard in deployment["AutoRollbackConfiguration"]["Alarms"]:
+        props = queue.templates[SLUG]["Resources"][guard["AlarmName"]["Ref"]]["Properties"]
+        assert {one["Name"] for one in props["Dimensions"]} == {"EndpointName", "VariantName", "EndpointConfigName"}
+        thresholds[props["MetricName"]] = props["Threshold"]
+    assert thresholds == {"Invocation5XXErrors": 0.02, "ModelLatency": 200_000}
 
 
 def test_an_async_model_has_no_drift_and_no_part_in_releases(queue: Any) -> None:
@@ -173,3 +175,14 @@ def test_without_the_stages_line_there_is_no_batch_endpoint(host: Any) -> None:
 def test_a_batch_endpoint_leaves_the_real_time_resources_as_they_are(host: Any, batch: Any) -> None:
     without = host(REALTIME_WITH_BATCH).templates[SLUG]["Resources"]
     assert without == {key: value for key, value in batch.templates[SLUG]["Resources"].items() if key in without}
+
+
+@pytest.mark.parametrize(("line", "version"), [("", "1.0.0"), ('slot = "b"', "2.0.0")])
+def test_a_batch_endpoint_holds_the_version_of_the_slot_that_the_stage_names(
+    host: Any, line: str, version: str
+) -> None:
+    made = host(REALTIME_WITH_BATCH, entry=f"[models.sample_scorer.batch]\n{line}", b="2.0.0")
+    (config,) = (one for one in made.all("AWS::SageMaker::EndpointConfig", SLUG) if "AsyncInferenceConfig" in one.props)
+    model = config.props["ProductionVariants"][0]["ModelName"]["Fn::GetAtt"][0]
+    container = made.templates[SLUG]["Resources"][model]["Properties"]["PrimaryContainer"]
+    assert made.project.locks["sample_scorer"][version].sha256 in str(container["ModelDataUrl"])

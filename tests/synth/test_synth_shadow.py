@@ -90,3 +90,9 @@ def test_nobody_waits_for_its_update(shadowed: Any) -> None:
     )
     assert "DeploymentConfig" not in shadow
     assert shadow["RetainAllVariantProperties"] is True
+
+
+def test_both_variants_are_held_to_the_models_promises(shadowed: Any) -> None:
+    names = {one.props["AlarmName"] for one in shadowed.all("AWS::CloudWatch::Alarm", SLUG)}
+    expected = {f"{NAME}-{what}-{part}" for what in ("p99", "errors", "disk") for part in ("production", "shadow")}
+    assert expected <= names
