@@ -52,8 +52,8 @@ class AlarmWatch:
                 _log.exception("alarm %s cannot be evaluated", alarm.get("AlarmName"))
 
     def _look(self, alarm: Mapping[str, Any], now: datetime) -> None:
-        if not alarm.get("MetricName"):
-            return
+        if alarm.get("Metrics") or not alarm.get("MetricName"):
+            return  # metric math keeps its state
         samples = self._store.samples(alarm, since_s=now.timestamp() - window_s(alarm))
         outcome = evaluate(alarm, samples, now)
         if outcome.state != alarm["StateValue"]:

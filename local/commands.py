@@ -14,7 +14,7 @@ from local.children import die_with_parent
 from serving.errors import LocalStackError
 
 _SHOWN_LINES = 4
-_MARKS = ("❌", "failed:", "Error", "error:")
+_MARKS = ("❌", "failed:", "_FAILED", "Error:", "error:")
 
 
 class Commands:

@@ -95,7 +95,7 @@ def application(types: Mapping[str, ResourceType]) -> Asgi:
     runs_on_thread = stacks._runs_on_worker_thread
     # our handlers call back over HTTP, so they must not run on the loop that answers
     stacks._runs_on_worker_thread = lambda name: name in ours or runs_on_thread(name)
-    _keep_percentile_rule()
+    _keep_whole_alarms()
     cloudwatch = _module(_CLOUDWATCH)
     cloudwatch._evaluate_all_alarms = lambda: None
     cloudwatch._evaluate_alarm = lambda _alarm: None
@@ -175,20 +175,31 @@ def _register(name: str, resource: ResourceType) -> None:
     provisioners._REPLACING_PROPERTIES[name] = resource.replacing
 
 
-def _keep_percentile_rule() -> None:
-    """Keep `EvaluateLowSampleCountPercentile` of a template's alarm, which ministack drops."""
+_EXPRESSION = {"Namespace": "metric math", "MetricName": "expression"}
+_DROPPED = ("EvaluateLowSampleCountPercentile", "Metrics")
+
+
+def _keep_whole_alarms() -> None:
+    """Keep what ministack drops or refuses of a template's alarm: percentile rule and metric math.
+
+    An alarm on metric math gets a metric that nobody publishes; `local.alarms` leaves its state alone.
+    """
     alarms = _module(_CLOUDWATCH)._alarms
     handler = _module(_PROVISIONERS)._RESOURCE_HANDLERS["AWS::CloudWatch::Alarm"]
     create, update = handler["create"], handler["update"]
 
+    def taken(properties: Mapping[str, Any]) -> dict[str, Any]:
+        plain = {name: value for name, value in properties.items() if name != "Metrics"}
+        return plain | (_EXPRESSION if "Metrics" in properties else {})
+
     def keep(result: Any, properties: Mapping[str, Any]) -> Any:  # noqa: ANN401 - ministack's own value
-        rule = properties.get("EvaluateLowSampleCountPercentile")
-        if rule is not None:
-            alarms[result[0]]["EvaluateLowSampleCountPercentile"] = rule
+        alarms[result[0]].update({name: properties[name] for name in _DROPPED if name in properties})
         return result
 
-    handler["create"] = lambda logical, properties, stack: keep(create(logical, properties, stack), properties)
-    handler["update"] = lambda physical, old, new, stack, logical: keep(update(physical, old, new, stack, logical), new)
+    handler["create"] = lambda logical, new, stack: keep(create(logical, taken(new), stack), new)
+    handler["update"] = lambda physical, old, new, stack, logical: keep(
+        update(physical, taken(old), taken(new), stack, logical), new
+    )
 
 
 def _sample(point: Mapping[str, Any]) -> Sample:

@@ -169,6 +169,30 @@ def test_a_templates_rule_for_few_samples_is_kept() -> None:
     assert alarm["EvaluateLowSampleCountPercentile"] == "ignore"
 
 
+def test_a_templates_alarm_on_metric_math_is_made_changed_and_keeps_its_state(
+    cloudwatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers = import_module("ministack.services.cloudformation.provisioners")._RESOURCE_HANDLERS
+    alarm = handlers["AWS::CloudWatch::Alarm"]
+    properties = {
+        "AlarmName": ALARM,
+        "Metrics": [{"Id": "rate", "Expression": "errors / requests"}],
+        "EvaluationPeriods": 1,
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanThreshold",
+    }
+    physical, _ = alarm["create"]("Alarm", properties, "stack")
+    look()
+    assert caplog.text == "", "it is no fault, and not told every two seconds"
+    changed = {**properties, "Threshold": 2, "Metrics": [{"Id": "rate", "Expression": "errors"}]}
+    alarm["update"](physical, properties, changed, "stack", "Alarm")
+    [kept] = CloudWatch(region=REGION, account=ACCOUNT).alarms()
+    assert (kept["StateValue"], kept["Threshold"], kept["Metrics"]) == ("INSUFFICIENT_DATA", 2.0, changed["Metrics"])
+    assert described(cloudwatch)["AlarmName"] == ALARM
+    alarm["delete"](physical, changed)
+    assert CloudWatch(region=REGION, account=ACCOUNT).alarms() == []
+
+
 def test_an_alarm_that_cannot_be_evaluated_leaves_the_others_alone(
     cloudwatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

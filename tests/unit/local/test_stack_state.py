@@ -130,6 +130,15 @@ def test_a_failed_program_is_one_line_with_its_log(tmp_path: Path) -> None:
         run(Commands(tmp_path), code)
 
 
+def test_a_failed_deployment_is_told_by_what_failed_and_not_by_an_alarm_called_errors(tmp_path: Path) -> None:
+    lines = [
+        "stack | 5/21 | CREATE_COMPLETE | AWS::CloudWatch::Alarm | Objectives/ErrorsB (ObjectivesErrorsBE308C310)",
+        "stack | 6/21 | CREATE_FAILED | AWS::S3::Bucket | Bucket (B1) the name is taken",
+    ]
+    (tmp_path / "x.log").write_text("\n".join(lines))
+    assert summary_of(tmp_path / "x.log").startswith("stack | 6/21 | CREATE_FAILED | AWS::S3::Bucket")
+
+
 def test_a_program_that_works_leaves_its_output_in_the_log(tmp_path: Path) -> None:
     run(Commands(tmp_path), "print('done')")
     assert (tmp_path / "step.log").read_text() == "done\n"
