@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version as installed
@@ -14,14 +15,16 @@ import orjson
 
 from model_packaging import pytorch_script, triton, vllm
 from model_packaging.archive import Member, Progress, WrittenArchive, write_archive
+from model_packaging.convert import converted
 from model_packaging.prefix import write_prefix
 from model_packaging.trial import answer_problems, first_rows, sample_problems
 from serving.errors import PackagingError
 from serving.protocol.archive import SAMPLE
 from serving.protocol.served import ServedModel
 from serving.spec import codec
+from serving.spec.evidence import Conversion, Origin, Parity
 from serving.spec.manifest import LockedVersion, PackageManifest
-from serving.spec.model import ModelSpec
+from serving.spec.model import ModelSpec, VersionSpec
 from serving.spec.runtime import PyTorchRuntime, TritonRuntime, VllmRuntime
 from serving.spec.tensors import DType
 from serving.spec.versions import is_semantic, sorted_versions
@@ -47,12 +50,15 @@ class TrainingRecord:
     training_commit: str = ""
     data_sha256: str = ""
     seed: int = 0
+    parity: Parity | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """The files one version is made of; metrics and baseline may be missing."""
 
+    trained: VersionSpec
     weights: Path
     metrics: Path | None
     baseline: Path | None
@@ -97,7 +103,8 @@ def package(
         model_dir: `models/<name>`.
         out_dir: where the two files go.
         image: the container image the archive is made for, `repository:tag`.
-        weights: other weights than the spec names; their metrics and baseline are the files of the same stem.
+        weights: other weights than the spec names, packaged as they are; their metrics and baseline are the files of
+            the same stem.
         progress: told how many bytes are packed.
 
     Raises:
@@ -108,11 +115,15 @@ def package(
     served = ServedModel.of(spec, version=version)
     record = _read(sources.metrics, TrainingRecord) if sources.metrics else TrainingRecord()
     baseline = _read(sources.baseline, Baseline).to_dict() if sources.baseline else {}
-    members = _members(spec, served, sources.weights, model_dir / SAMPLE)
     out = package_path(out_dir, spec, version)
     write = write_archive if layout_of(spec) == "archive" else write_prefix
-    written = write(members, out, progress=progress)
-    manifest = _manifest(spec, served, written, image=image, record=record, baseline=baseline)
+    with tempfile.TemporaryDirectory(prefix="streamhub-convert-") as scratch:
+        packed, conversion = converted(
+            spec, sources.trained, weights=sources.weights, model_dir=model_dir, scratch=Path(scratch)
+        )
+        members = _members(spec, served, packed, model_dir / SAMPLE)
+        written = write(members, out, progress=progress)
+    manifest = _manifest(spec, served, written, image=image, record=record, baseline=baseline, conversion=conversion)
     _write_whole(manifest_path(out), codec.to_json(manifest) + b"\n")
     return manifest
 
@@ -123,7 +134,8 @@ def _sources(spec: ModelSpec, version: str, model_dir: Path, weights: Path | Non
             raise PackagingError(f"version: got {version!r}; allowed a semantic version such as 3.0.0; correct it")
         beside = [weights.with_name(f"{weights.stem}.{kind}.json") for kind in ("metrics", "baseline")]
         metrics, baseline = (path if path.is_file() else None for path in beside)
-        return Sources(weights=weights, metrics=metrics, baseline=baseline)
+        trained = VersionSpec(weights=str(weights))
+        return Sources(trained=trained, weights=weights, metrics=metrics, baseline=baseline)
     if version not in spec.versions:
         allowed = ", ".join(sorted(spec.versions)) or "none"
         raise PackagingError(
@@ -132,6 +144,7 @@ def _sources(spec: ModelSpec, version: str, model_dir: Path, weights: Path | Non
         )
     named = spec.versions[version]
     return Sources(
+        trained=named,
         weights=model_dir / named.weights,
         metrics=model_dir / named.metrics if named.metrics else None,
         baseline=model_dir / named.baseline if named.baseline else None,
@@ -204,6 +217,7 @@ def _manifest(
     image: str,
     record: TrainingRecord,
     baseline: dict[str, object],
+    conversion: Conversion | None,
 ) -> PackageManifest:
     return PackageManifest(
         name=spec.name,
@@ -225,6 +239,9 @@ def _manifest(
         baseline=baseline,
         toolchain={tool: installed(tool) for tool in TOOLS[spec.runtime.kind]},
         layout=layout_of(spec),
+        parity=record.parity,
+        conversion=conversion,
+        origin=record.origin,
     )
 
 

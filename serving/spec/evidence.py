@@ -55,3 +55,21 @@ class Conversion:
     source_sha256: str
     optimised: bool
     quantisation: Quantised | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where weights came from that were trained elsewhere: an MLflow model and the run that made it.
+
+    `uri` is as it was asked for, `tracking_uri` without a login; `datasets` are the run's, name → MLflow's digest.
+    What MLflow does not say is empty.
+    """
+
+    uri: str
+    tracking_uri: str
+    flavour: str
+    model_id: str
+    run_id: str
+    experiment_id: str
+    mlflow_version: str
+    datasets: dict[str, str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from serving.spec.evidence import Conversion, Parity
+from serving.spec.evidence import Conversion, Origin, Parity
 from serving.spec.tensors import TensorSpec
 
 
@@ -27,8 +27,9 @@ class PackageManifest:
 
     Holds no time of building: the same inputs give the same manifest. `thresholds` maps
     `block` and `review` to label → score, so that versions in slots a and b may differ. `parity` is with the network
-    that was trained; `conversion` is what was done to its weights on packaging. Both are None where nothing was.
-    Of a `prefix` (files as they are, in no tar) `archive_sha256` is the `tree_sha256` of its files, `size_bytes` their sum.
+    that was trained, `conversion` what was done to its weights on packaging, `origin` where they were imported from;
+    each is None where nothing was. Of a `prefix` (files as they are, in no tar) `archive_sha256` is the `tree_sha256`
+    of its files, `size_bytes` their sum.
     """
 
     name: str
@@ -52,6 +53,7 @@ class PackageManifest:
     parity: Parity | None = None
     conversion: Conversion | None = None
     layout: Literal["archive", "prefix"] = "archive"
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

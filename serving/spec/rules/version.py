@@ -28,15 +28,27 @@ def licence_is_known(model: ModelSpec) -> Iterator[Finding]:
 
 
 def conversions_fit_the_runtime(model: ModelSpec) -> Iterator[Finding]:
-    """Only ONNX graphs are converted here, and INT8 only where kernels for it run it."""
-    runtime = model.runtime
-    is_graph = isinstance(runtime, TritonRuntime) and runtime.backend == "onnxruntime"
+    """Only one ONNX graph in batches of rows is converted, and to INT8 only where kernels for it run it."""
+    is_graph = _is_one_graph(model)
     for version, trained in model.versions.items():
         key = f"versions.{version}"
         if not is_graph and (trained.optimise or trained.quantisation is not None):
-            yield key, "a conversion", "one of an ONNX model", "leave out optimise and quantisation", ""
+            yield (
+                key,
+                "a conversion",
+                "one of a batched ONNX model, no input ragged",
+                "leave out optimise and quantisation",
+                "",
+            )
         elif trained.quantisation is not None:
             yield from _quantisation(f"{key}.quantisation", trained.quantisation, model)
+
+
+def _is_one_graph(model: ModelSpec) -> bool:
+    runtime = model.runtime
+    if not isinstance(runtime, TritonRuntime) or runtime.backend != "onnxruntime" or runtime.batch_inputs:
+        return False
+    return runtime.max_batch_size > 0 and not any(tensor.ragged for tensor in model.inputs)
 
 
 def _quantisation(key: str, asked: QuantisationSpec, model: ModelSpec) -> Iterator[Finding]:
