@@ -2,8 +2,8 @@
 
 import typer
 
-from cli.registry import aliases, audit, versions
+from cli.registry import aliases, audit, imports, versions
 
 app = typer.Typer(no_args_is_help=True)
-for part in (versions, aliases, audit):
+for part in (versions, imports, aliases, audit):
     app.add_typer(part.app)
