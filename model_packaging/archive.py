@@ -1,7 +1,8 @@
-"""The one writer of `model.tar.gz`: the same files give the same bytes, at any time, in any folder, at constant memory.
+"""The one writer of `model.tar.gz`: the same files give the same bytes on any day and machine, at constant memory.
 
 A plain tar (names sorted, no times, owners or modes of the machine) goes through libdeflate in pieces; each piece is a
-gzip member of its own, which RFC 1952 §2.2 allows one after the other. Hashes are computed on the way.
+gzip member of its own, which RFC 1952 §2.2 allows one after the other. Pieces are cut by size alone, so that neither
+the number of cores nor their speed leaves a trace. Hashes are computed on the way.
 """
 
 from __future__ import annotations
@@ -11,28 +12,22 @@ import os
 import stat
 import tarfile
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version as installed
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Protocol, Self
 
-import deflate
-
+from model_packaging.pieces import LEVEL, PIECE_BYTES, Pieces
 from serving.errors import PackagingError
-from serving.protocol.archive import MAX_BYTES, MAX_FILES
+from serving.protocol.archive_names import Distinct, name_problems, shown
+from serving.protocol.extraction import MAX_BYTES, MAX_FILES, expansion_limit_bytes
 from serving.spec.manifest import FileEntry
 
 Progress = Callable[[int, int], None]
 """Told the bytes that are done, and those there are."""
 
-PIECE_BYTES = 4 << 20
-LEVEL = 6
 _READ_BYTES = 1 << 20
 _BLOCK = tarfile.BLOCKSIZE
-_MAX_PENDING_HASHES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +47,9 @@ class WrittenArchive:
     files: tuple[FileEntry, ...]
 
 
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
+def compressor() -> dict[str, str]:
+    """Say what an archive's bytes depend on beside its files, for the manifest's toolchain."""
+    return {"deflate": installed("deflate"), "gzip": f"level {LEVEL}, pieces of {PIECE_BYTES >> 20} MiB"}
 
 
 def write_archive(members: Iterable[Member], out: Path, *, progress: Progress | None = None) -> WrittenArchive:
@@ -63,39 +59,82 @@ def write_archive(members: Iterable[Member], out: Path, *, progress: Progress | 
         PackagingError: a member is a link or no file, changes while it is read, or the archive breaks a limit.
 
     """
-    chosen = _checked(members)
+    chosen = checked(members)
     total = sum(size for _, size in chosen)
     out.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}-")
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            written = _write(chosen, file, total=total, progress=progress)
+        with os.fdopen(handle, "wb") as file, Pieces(file) as pieces:
+            entries = _write(chosen, pieces, total=total, progress=progress)
             file.flush()
             os.fsync(file.fileno())
+        if total > (limit := expansion_limit_bytes(pieces.size_bytes)):
+            raise PackagingError(
+                f"archive: got {total} bytes that shrink to {pieces.size_bytes}; allowed {limit} from so few: a reader "
+                f"takes it for a bomb; leave out files of zeros"
+            )
         temporary.chmod(0o644)
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
-    return written
+    return WrittenArchive(sha256=pieces.sha256, size_bytes=pieces.size_bytes, files=entries)
 
 
-def _checked(members: Iterable[Member]) -> list[tuple[Member, int]]:
-    chosen = sorted(((member, _size(member)) for member in members), key=lambda pair: pair[0].path)
-    names = [member.path for member, _ in chosen]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise PackagingError(f"archive: got {', '.join(twice)} twice; allowed each name once; rename one of them")
-    for name in names:
-        parts = name.split("/")
-        if name.startswith("/") or "\\" in name or not name.isprintable() or {"", ".", ".."} & set(parts):
-            raise PackagingError(f"archive: got the name {name!r}; allowed a path below the archive's top; rename it")
-    size = sum(size for _, size in chosen)
+def checked(members: Iterable[Member]) -> list[tuple[Member, int]]:
+    """Give members by name, each with its size in bytes.
+
+    Raises:
+        PackagingError: with one line for every name, file and limit that no archive may have.
+
+    """
+    chosen = sorted(members, key=lambda member: member.path)
+    problems = [*_name_findings([member.path for member in chosen])]
+    sized: list[tuple[Member, int]] = []
+    for member in chosen:
+        try:
+            sized.append((member, _size(member)))
+        except PackagingError as error:
+            problems.append(str(error))
+    size = sum(size for _, size in sized)
     if len(chosen) > MAX_FILES or size > MAX_BYTES:
-        raise PackagingError(
+        problems.append(
             f"archive: got {len(chosen)} files of {size} bytes; allowed {MAX_FILES} files and {MAX_BYTES} bytes; "
             f"leave out what the container does not read"
         )
-    return chosen
+    if problems:
+        raise PackagingError("\n".join(problems))
+    return sized
+
+
+def _name_findings(names: list[str]) -> Iterator[str]:
+    files: set[str] = set()
+    distinct = Distinct()
+    for name in names:
+        parts = name.split("/")
+        problems = [*name_problems(name)]
+        if not name.startswith("/") and {"", "."} & set(parts):
+            problems.append("an empty part or a dot")
+        if problems:
+            yield (
+                f"archive: got the name {shown(name)}: {' and '.join(problems)}; "
+                f"allowed a path below the archive's top; rename it"
+            )
+        if name in files:
+            yield f"archive: got {shown(name)} twice; allowed each name once; rename one of them"
+        if parent := next((path for path in _folders(name) if path in files), None):
+            yield f"archive: got {shown(name)} below the file {shown(parent)}; allowed a folder there; rename one"
+        if (other := distinct.other(name)) is not None:
+            yield (
+                f"archive: got {shown(name)} and {shown(other)}, which differ only in case or Unicode normalisation; "
+                f"allowed names that every file system tells apart; rename one of them"
+            )
+        files.add(name)
+
+
+def _folders(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
 def _size(member: Member) -> int:
@@ -114,37 +153,31 @@ def _size(member: Member) -> int:
 
 
 def _write(
-    chosen: list[tuple[Member, int]], file: BinaryIO, *, total: int, progress: Progress | None
-) -> WrittenArchive:
+    chosen: list[tuple[Member, int]], pieces: Pieces, *, total: int, progress: Progress | None
+) -> tuple[FileEntry, ...]:
     done = 0
     entries: list[FileEntry] = []
     folders: set[str] = set()
-    with _Pieces(file) as pieces:
-        for member, size in chosen:
-            for folder in _new_folders(member.path, folders):
+    for member, size in chosen:
+        for folder in _folders(member.path):
+            if folder not in folders:
+                folders.add(folder)
                 pieces.write(_header(folder, folder=True))
-            pieces.write(_header(member.path, size=size))
-            digest = hashlib.sha256()
-            for chunk in _chunks(member, size):
-                pieces.hash_later(digest, chunk)
-                pieces.write(chunk)
-                done += len(chunk)
-                if progress is not None:
-                    progress(done, total)
-            pieces.write(bytes(-size % _BLOCK))
-            pieces.settle()
-            entries.append(FileEntry(path=member.path, size_bytes=size, sha256=digest.hexdigest()))
-        pieces.finish()
-        return WrittenArchive(sha256=pieces.digest.hexdigest(), size_bytes=pieces.size_bytes, files=tuple(entries))
-
-
-def _new_folders(path: str, known: set[str]) -> Iterator[str]:
-    parts = path.split("/")
-    for depth in range(1, len(parts)):
-        folder = "/".join(parts[:depth])
-        if folder not in known:
-            known.add(folder)
-            yield folder
+        pieces.write(_header(member.path, size=size))
+        digest = hashlib.sha256()
+        for chunk in _chunks(member, size):
+            digest.update(chunk)
+            pieces.write(chunk)
+            done += len(chunk)
+            if progress is not None:
+                progress(done, total)
+        pieces.write(bytes(-size % _BLOCK))
+        entries.append(FileEntry(path=member.path, size_bytes=size, sha256=digest.hexdigest()))
+    # a tar ends as POSIX says: two empty blocks, whole records
+    pieces.write(bytes(2 * _BLOCK))
+    pieces.write(bytes(-pieces.plain_bytes % tarfile.RECORDSIZE))
+    pieces.finish()
+    return tuple(entries)
 
 
 def _header(path: str, *, size: int = 0, folder: bool = False) -> bytes:
@@ -169,57 +202,3 @@ def _chunks(member: Member, size: int) -> Iterator[bytes]:
             yield chunk
         if left or file.read(1):
             raise PackagingError(f"{member.source}: got another size while reading; package it when nobody writes it")
-
-
-class _Pieces:
-    """Compresses a stream piece by piece; hashes run beside the compressor, at most a few pieces behind it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.digest = hashlib.sha256()
-        self.size_bytes = 0
-        self._file = file
-        self._plain = bytearray()
-        self._written = 0
-        self._hasher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="archive-hash")
-        self._pending: deque[Future[None]] = deque()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._hasher.shutdown(cancel_futures=True)
-
-    def hash_later(self, digest: _Hash, data: bytes) -> None:
-        """Feed a hash in another thread, in order; wait when that thread is far behind."""
-        while len(self._pending) >= _MAX_PENDING_HASHES:
-            self._pending.popleft().result()
-        self._pending.append(self._hasher.submit(digest.update, data))
-
-    def settle(self) -> None:
-        """Wait until every hash has seen all its data."""
-        while self._pending:
-            self._pending.popleft().result()
-
-    def write(self, data: bytes) -> None:
-        """Take plain bytes; whole pieces are compressed and written."""
-        self._written += len(data)
-        self._plain += data
-        while len(self._plain) >= PIECE_BYTES:
-            piece = bytes(memoryview(self._plain)[:PIECE_BYTES])
-            del self._plain[:PIECE_BYTES]
-            self._emit(piece)
-
-    def finish(self) -> None:
-        """End the tar as POSIX says (two empty blocks, whole records) and write what is left."""
-        self.write(bytes(2 * _BLOCK))
-        self.write(bytes(-self._written % tarfile.RECORDSIZE))
-        if self._plain:
-            self._emit(bytes(self._plain))
-            self._plain.clear()
-        self.settle()
-
-    def _emit(self, piece: bytes) -> None:
-        packed = bytes(deflate.gzip_compress(piece, LEVEL))
-        self._file.write(packed)
-        self.size_bytes += len(packed)
-        self.hash_later(self.digest, packed)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 MAX_PART_BYTES = 200
 """Of one folder's or file's name; file systems allow 255, of which tools take some for their own endings."""
 
 MAX_PATH_BYTES = 1024
-"""S3's limit of a key (https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html): a prefix holds it too."""
+"""S3's limit of a key (https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html), as for a prefix."""
 
 _SHOWN = 120
 
@@ -32,24 +32,24 @@ def name_problems(name: str) -> Iterator[str]:
         yield f"a name that is too long (allowed {MAX_PART_BYTES} bytes a part, {MAX_PATH_BYTES} in all)"
 
 
-def collisions(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Give pairs of different paths, folders among them, that some file systems keep as one.
+class Distinct:
+    """Paths that no file system keeps as one: case and Unicode normalisation do not tell names apart everywhere."""
 
-    Case and Unicode normalisation (NFC, NFD) do not tell names apart on macOS and Windows.
-    """
-    first: dict[str, str] = {}
-    for name in names:
-        parts = name.split("/")
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def other(self, path: str) -> str | None:
+        """Take a path with its folders; give the first path seen that is another one and would be kept as the same."""
+        parts = path.split("/")
         for depth in range(1, len(parts) + 1):
-            path = "/".join(parts[:depth])
-            other = first.setdefault(folded(path), path)
-            if other != path:
-                yield other, path
-                break
+            part = "/".join(parts[:depth])
+            first = self._first.setdefault(_folded(part), part)
+            if first != part:
+                return first
+        return None
 
 
-def folded(path: str) -> str:
-    """Give what a path becomes where neither case nor normalisation counts."""
+def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from model_packaging.archive import PIECE_BYTES, Member, write_archive
+from model_packaging.archive import Member, write_archive
+from model_packaging.pieces import PIECE_BYTES, Pieces, thread_count
 from serving.errors import PackagingError
 
 
@@ -68,15 +69,70 @@ def test_headers_are_plain_ustar_owned_by_nobody(tmp_path: Path) -> None:
 
 def test_memory_stays_small_whatever_the_size(tmp_path: Path) -> None:
     large = tmp_path / "large"
+    block = os.urandom(PIECE_BYTES)
     with large.open("wb") as file:
-        file.truncate(40 * PIECE_BYTES)
+        for _ in range(60):
+            file.write(block)
     tracemalloc.start()
     try:
         write_archive([Member("large", large)], tmp_path / "out.tar.gz")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 8 * PIECE_BYTES
+    # two pieces a thread wait, plain or packed; one more each is being packed, and one is being filled
+    assert peak < (2 * 2 * thread_count() + 4) * PIECE_BYTES
+
+
+def test_the_number_of_threads_leaves_no_trace(tmp_path: Path) -> None:
+    data = os.urandom(PIECE_BYTES) + b"text " * PIECE_BYTES + b"end"
+    packed = []
+    for threads in (1, 2, 7):
+        out = io.BytesIO()
+        with Pieces(out, threads=threads) as pieces:
+            for start in range(0, len(data), 1 << 20):
+                pieces.write(data[start : start + (1 << 20)])
+            pieces.finish()
+        assert (pieces.plain_bytes, pieces.size_bytes) == (len(data), len(out.getvalue()))
+        assert pieces.sha256 == hashlib.sha256(out.getvalue()).hexdigest()
+        packed.append(out.getvalue())
+    assert packed[0] == packed[1] == packed[2]
+    assert gzip.decompress(packed[0]) == data
+
+
+def test_what_a_reader_takes_for_a_bomb_is_not_written(tmp_path: Path) -> None:
+    zeros = tmp_path / "zeros"
+    with zeros.open("wb") as file:
+        file.truncate(80 << 20)
+    with pytest.raises(PackagingError, match="takes it for a bomb"):
+        write_archive([Member("zeros", zeros)], tmp_path / "out.tar.gz")
+    assert list(tmp_path.iterdir()) == [zeros]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("Model/a", "model/b"), "differ only in case"),
+        (("caf\u00e9", "cafe\u0301"), "Unicode normalisation"),
+        (("stra\u00dfe", "STRASSE"), "differ only in case"),
+        (("a", "a/b"), "'a/b' below the file 'a'"),
+        (("n" * 201,), "too long"),
+        (("/".join(["n" * 100] * 11),), "too long"),
+        (("a\udcff",), "not UTF-8"),
+    ],
+)
+def test_names_that_some_file_system_cannot_keep_are_refused(
+    tmp_path: Path, names: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(PackagingError, match=words):
+        write_archive([Member(name, b"1") for name in names], tmp_path / "out.tar.gz")
+
+
+def test_hard_links_are_packed_as_the_files_they_are(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"same")
+    (tmp_path / "two").hardlink_to(tmp_path / "one")
+    write_archive([Member(name, tmp_path / name) for name in ("one", "two")], tmp_path / "out.tar.gz")
+    with tarfile.open(tmp_path / "out.tar.gz") as tar:
+        assert [info.type for info in tar] == [tarfile.REGTYPE, tarfile.REGTYPE]
 
 
 def test_progress_ends_at_the_total(tmp_path: Path) -> None:
