@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,15 +12,21 @@ from cli.registry.options import (
     AliasName,
     Bucket,
     Name,
+    PackageGroup,
     Reason,
     Version,
     move_lines,
+    open_packages,
     open_registry,
     plain,
     require_record,
     unknown_model,
 )
 from serving.errors import ModelNotFoundError
+
+if TYPE_CHECKING:
+    from serving.aws.model_packages import ApprovalStatus, ModelPackage
+    from serving.aws.registry.approval import Approval
 
 app = typer.Typer()
 
@@ -77,12 +83,13 @@ def approve(
     bucket: Bucket,
     actor: Actor,
     reason: Reason,
+    model_package_group: PackageGroup = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Approve the bytes of a version, by their digest."""
     require_record(actor=actor, reason=reason)
     made = open_registry(bucket).approvals.approve(name, version, actor=actor, reason=reason)
-    emit(plain(made), as_json=as_json, lines=[f"{name} {version}: {made.decision} by {made.actor}: {made.sha256}"])
+    _tell(made, _in_step(model_package_group, made, "Approved"), as_json=as_json)
 
 
 @app.command()
@@ -93,12 +100,13 @@ def revoke(
     bucket: Bucket,
     actor: Actor,
     reason: Reason,
+    model_package_group: PackageGroup = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Take the approval of a version's bytes back; aliases stay where they are."""
     require_record(actor=actor, reason=reason)
     made = open_registry(bucket).approvals.revoke(name, version, actor=actor, reason=reason)
-    emit(plain(made), as_json=as_json, lines=[f"{name} {version}: {made.decision} by {made.actor}: {made.sha256}"])
+    _tell(made, _in_step(model_package_group, made, "Rejected"), as_json=as_json)
 
 
 @app.command()
@@ -117,3 +125,15 @@ def protect(
     made = open_registry(bucket).approvals.protect(name, alias, required=not off, actor=actor, reason=reason)
     state = "approved digests alone" if made.required else "any version"
     emit(plain(made), as_json=as_json, lines=[f"{name} {alias}: {state}, by {made.actor}: {made.reason}"])
+
+
+def _in_step(group: str, made: Approval, status: ApprovalStatus) -> ModelPackage | None:
+    return open_packages(group).decide(made.sha256, status, reason=f"{made.actor}: {made.reason}") if group else None
+
+
+def _tell(made: Approval, package: ModelPackage | None, *, as_json: bool) -> None:
+    document, lines = plain(made), [f"{made.name} {made.version}: {made.decision} by {made.actor}: {made.sha256}"]
+    if package is not None:
+        document["model_package"] = plain(package)
+        lines.append(f"model package {package.arn}: {package.status}")
+    emit(document, as_json=as_json, lines=lines)

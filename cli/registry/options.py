@@ -18,6 +18,7 @@ from serving.spec import codec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from serving.aws.model_packages import ModelPackages
     from serving.aws.registry import S3ModelRegistry
     from serving.spec.manifest import AliasRecord, RegisteredModel
 
@@ -28,12 +29,23 @@ AliasName = Annotated[str, typer.Argument(help="The alias, such as production.")
 Actor = Annotated[str, typer.Option(envvar="STREAMHUB_ACTOR", help="Who does it; goes on record.")]
 Reason = Annotated[str, typer.Option(help="Why; goes on record.")]
 
+PackageGroup = Annotated[
+    str, typer.Option("--model-package-group", help="Keep SageMaker's model registry in step: this group.")
+]
+
 
 def open_registry(bucket: str) -> S3ModelRegistry:
     """Connect to the registry of a bucket."""
     from serving.aws.registry import connect  # noqa: PLC0415 - boto3 loads only when a command runs
 
     return connect(bucket)
+
+
+def open_packages(group: str) -> ModelPackages:
+    """Connect to a group of SageMaker's model registry."""
+    from serving.aws.model_packages import connect  # noqa: PLC0415 - boto3 loads only when a command runs
+
+    return connect(group)
 
 
 def unknown_model(name: str, registry: S3ModelRegistry) -> ModelNotFoundError:

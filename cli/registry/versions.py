@@ -13,7 +13,9 @@ from cli.registry.options import (
     Actor,
     Bucket,
     Name,
+    PackageGroup,
     Version,
+    open_packages,
     open_registry,
     plain,
     progress_bar,
@@ -30,6 +32,7 @@ def push(
     *,
     bucket: Bucket,
     actor: Actor,
+    model_package_group: PackageGroup = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Store a package; an interrupted push is resumed, the same bytes again change nothing, others are refused."""
@@ -38,7 +41,12 @@ def push(
     manifest = read_manifest(manifest_path(package))
     with progress_bar(f"{manifest.name} {manifest.version}") as progress:
         registered = open_registry(bucket).push(package, manifest, actor=actor, progress=progress)
-    emit(plain(registered), as_json=as_json, lines=[version_line(registered)])
+    document, lines = plain(registered), [version_line(registered)]
+    if model_package_group:
+        made = open_packages(model_package_group).register(registered, manifest)
+        document["model_package"] = plain(made)
+        lines.append(f"model package {made.arn}: {made.status}")
+    emit(document, as_json=as_json, lines=lines)
 
 
 @app.command()

@@ -72,33 +72,32 @@ class S3Server:
 
 
 def manifest_of(name: str, version: str, **fields: Any) -> PackageManifest:
-    return PackageManifest(
-        name=name,
-        version=version,
-        spec_sha256="0" * 64,
-        runtime="triton",
-        image="sagemaker-tritonserver:x",
-        licence="Apache-2.0",
-        inputs=(),
-        outputs=(),
-        labels=(),
-        thresholds={},
-        metrics={},
-        training_commit="",
-        data_sha256="",
-        baseline={},
-        toolchain={},
-        **fields,
-    )
+    usual: dict[str, Any] = {
+        "spec_sha256": "0" * 64,
+        "runtime": "triton",
+        "image": "sagemaker-tritonserver:x",
+        "licence": "Apache-2.0",
+        "inputs": (),
+        "outputs": (),
+        "labels": (),
+        "thresholds": {},
+        "metrics": {},
+        "training_commit": "",
+        "data_sha256": "",
+        "baseline": {},
+        "toolchain": {},
+    }
+    return PackageManifest(name=name, version=version, **(usual | fields))
 
 
-def packed_archive(folder: Path, name: str, version: str, data: bytes, *, stem: str = "") -> tuple[Path, Path]:
+def packed_archive(
+    folder: Path, name: str, version: str, data: bytes, *, stem: str = "", **fields: Any
+) -> tuple[Path, Path]:
     stem = stem or f"{name}-{version}"
     path, beside = folder / f"{stem}.model.tar.gz", folder / f"{stem}.manifest.json"
     path.write_bytes(data)
-    manifest = manifest_of(
-        name, version, archive_sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data), files=()
-    )
+    given = {"archive_sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data), "files": (), **fields}
+    manifest = manifest_of(name, version, **given)
     beside.write_bytes(codec.to_json(manifest))
     return path, beside
 
