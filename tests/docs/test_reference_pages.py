@@ -100,10 +100,11 @@ def test_the_numbers_of_the_policies_on_the_releases_page_are_those_of_the_code(
     assert [part for part in said if part not in text] == []
 
 
-@pytest.mark.parametrize("source", ["infra/alarms.py", "infra/function_alarms.py"])
+@pytest.mark.parametrize("source", ["infra/alarms.py", "infra/asynchronous.py", "infra/function_alarms.py"])
 def test_the_operations_page_has_every_alarm(source: str) -> None:
     text = (ROOT / source).read_text(encoding="utf-8")
-    endings = re.findall(r"alarm_name=f\"\{endpoint\}(-[\w-]+)\"", text)
+    endings = re.findall(r"alarm_name=f\"\{endpoint(?:\.name)?\}(-[\w-]+)\"", text)
+    endings += [f"-{what}" for what in re.findall(r"\bwhat=\"(\w+)\"", text)]
     endings += [f"-{what}" for what in re.findall(r"^            \"(\w+)\": (?:\(|function)", text, flags=re.MULTILINE)]
     assert endings
     listed = " ".join(row[0] for row in rows(OPERATIONS, "alarm"))
