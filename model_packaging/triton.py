@@ -110,7 +110,8 @@ def repository_problems(root: Path, served: ServedModel) -> Iterator[str]:
         yield from _in(model.name, config_problems(folder, model_config(model_here)))
         version = folder / str(VERSION)
         loaded = version if model.backend == "python" else version / model.file
-        yield from _in(f"{model.name}/{VERSION}", file_problems(model, loaded))
+        where = loaded if model.backend == "onnxruntime" else version
+        yield from _in(where.relative_to(root).as_posix(), file_problems(model, loaded))
 
 
 def _in(folder: str, problems: Iterator[str]) -> Iterator[str]:

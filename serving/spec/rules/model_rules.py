@@ -6,6 +6,7 @@ from serving.spec.rules import (
     asynchronous,
     component,
     deployment,
+    ensemble,
     hosting,
     instances,
     model,
@@ -21,6 +22,7 @@ from serving.spec.rules.finding import Rule
 MODEL_RULES: tuple[Rule, ...] = (
     *model.RULES,
     *runtime.RULES,
+    *ensemble.RULES,
     *version.RULES,
     *hosting.RULES,
     *instances.RULES,

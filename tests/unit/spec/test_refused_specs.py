@@ -35,6 +35,10 @@ OURS = {
     "batching_leaves_time",
     "conversions_fit_the_runtime",
     "licence_is_known",
+    "runtime_numbers_are_legal",
+    "tensors_fit_the_backend",
+    "ragged_inputs_are_counted",
+    "ensemble_is_wired",
 }
 
 

@@ -41,6 +41,10 @@ BROKEN = {
     "thresholds_name_labels": ('unit = "user_id"', 'unit = "user_id"\nblock_above = { nsfw = 0.5 }'),
     "ramp_only_rises": ("ramp = [0.1, 0.5]", "ramp = [0.5, 0.1]"),
     "promises_are_possible": ("peak_qps = 15000", "peak_qps = 0"),
+    "runtime_numbers_are_legal": ("max_queue_size = 4096", "max_queue_size = 4096\npreferred_batch_sizes = [1024]"),
+    "tensors_fit_the_backend": ('device = "cpu"', 'device = "cpu"\nbackend = "pytorch"'),
+    "ragged_inputs_are_counted": ("shape = [36]", "shape = [-1]\nragged = true"),
+    "ensemble_is_wired": ('device = "cpu"', 'device = "cpu"\nbackend = "ensemble"'),
     "licence_is_known": ('licence = "Apache-2.0"', 'licence = "mine"'),
     "conversions_fit_the_runtime": (
         '[versions."2.0.0"]',
