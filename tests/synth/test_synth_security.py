@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import cdk_nag
@@ -240,3 +241,67 @@ def test_stacks_of_a_kept_stage_are_protected_from_deletion(stage: Any) -> None:
     assert len(stacks) == len(stage.templates)
     for stack in stacks:
         assert stack["properties"].get("terminationProtection", False) is (stage.stage.removal == "retain")
+
+
+def test_a_kept_registry_locks_what_is_written_for_as_long_as_logs_are_kept(stage: Any) -> None:
+    locks = {
+        bucket.props["BucketName"].split("-")[2]: bucket.props.get("ObjectLockConfiguration")
+        for bucket in stage.all("AWS::S3::Bucket")
+    }
+    kept = {
+        "ObjectLockEnabled": "Enabled",
+        "Rule": {"DefaultRetention": {"Days": stage.stage.log_retention_days, "Mode": "GOVERNANCE"}},
+    }
+    assert locks["registry"] == (kept if stage.stage.removal == "retain" else None)
+    assert locks["telemetry"] is None
+
+
+def test_an_interrupted_push_can_go_on_for_a_week_and_what_is_overwritten_goes(stage: Any) -> None:
+    (registry,) = [b.props for b in stage.all("AWS::S3::Bucket") if "-registry-" in b.props["BucketName"]]
+    (rule,) = registry["LifecycleConfiguration"]["Rules"]
+    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
+    assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    assert rule["ExpiredObjectDeleteMarker"] is True
+
+
+def test_alerts_are_encrypted_with_a_key_that_events_may_use_and_refuse_plain_http(stage: Any) -> None:
+    topic = stage.one("AWS::SNS::Topic", "monitoring")
+    key = stage.one("AWS::KMS::Key", "monitoring")
+    assert topic.props["KmsMasterKeyId"] == {"Fn::GetAtt": [key.id, "Arn"]}
+    services = {
+        statement["Principal"]["Service"]: set(as_list(statement["Action"]))
+        for statement in key.props["KeyPolicy"]["Statement"]
+        if "Service" in statement["Principal"]
+    }
+    assert services["events.amazonaws.com"] >= {"kms:GenerateDataKey", "kms:Decrypt"}
+    statements_of_topic = [
+        statement
+        for policy in stage.all("AWS::SNS::TopicPolicy", "monitoring")
+        for statement in policy.props["PolicyDocument"]["Statement"]
+    ]
+    assert [s for s in statements_of_topic if s["Effect"] == "Deny" and "aws:SecureTransport" in str(s["Condition"])]
+
+
+def test_each_address_of_the_stage_is_told(project: Any, synthesise: Any) -> None:
+    spec = replace(project.stages["dev"], alarm_emails=("on-call@example.com", "team@example.com"))
+    told = synthesise(replace(project, stages={**project.stages, "dev": spec}), "dev")
+    found = {(one.props["Protocol"], one.props["Endpoint"]) for one in told.all("AWS::SNS::Subscription")}
+    assert found == {("email", "on-call@example.com"), ("email", "team@example.com")}
+
+
+def test_a_customer_key_covers_buckets_table_cache_and_logs(prod: Any) -> None:
+    data_key = "DataKey"
+    (table,) = prod.all("AWS::DynamoDB::Table")
+    assert data_key in str(table.props["SSESpecification"])
+    assert data_key in str(prod.one("AWS::ElastiCache::ReplicationGroup", "features").props["KmsKeyId"])
+    for group in prod.all("AWS::Logs::LogGroup"):
+        assert data_key in str(group.props["KmsKeyId"]), group.id
+    (key,) = prod.all("AWS::KMS::Key", "registry")
+    (logs,) = [s for s in key.props["KeyPolicy"]["Statement"] if "Service" in s["Principal"]]
+    assert logs["Principal"]["Service"] == "logs.us-east-1.amazonaws.com"
+    assert logs["Condition"]["ArnLike"]["kms:EncryptionContext:aws:logs:arn"].endswith(":log-group:*")
+
+
+def test_a_kept_table_cannot_be_deleted(stage: Any) -> None:
+    (table,) = stage.all("AWS::DynamoDB::Table")
+    assert table.props.get("DeletionProtectionEnabled", False) is (stage.stage.removal == "retain")

@@ -147,3 +147,82 @@ def test_the_network_pays_for_no_endpoint_that_nobody_calls(stage: Any) -> None:
 def test_kept_stages_log_refused_flows(dev: Any, prod: Any) -> None:
     assert not dev.all("AWS::EC2::FlowLog")
     assert prod.one("AWS::EC2::FlowLog", "network").props["TrafficType"] == "REJECT"
+
+
+def test_a_scheduled_event_that_fails_each_time_is_kept_and_told(stage: Any) -> None:
+    queue = stage.one("AWS::SQS::Queue", "release")
+    assert queue.props["MessageRetentionPeriod"] == 14 * 24 * 3600  # SQS quotas: the longest there is
+    assert queue.props["SqsManagedSseEnabled"] is True
+    for name in ("release", "drift"):
+        target = functions(stage)[name].props["DeadLetterConfig"]["TargetArn"]
+        assert target == {"Fn::GetAtt": [queue.id, "Arn"]}
+    (alarm,) = [
+        found.props for found in stage.all("AWS::CloudWatch::Alarm", "release") if "failures" in str(found.props)
+    ]
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 0)
+
+
+CACHE_ALARMS = {"evictions", "connections", "logins", "memory"}
+
+
+def cache_alarms(stage: Any) -> dict[str, Any]:
+    prefix = f"streamhub-{stage.stage.name}-features-"
+    return {
+        found.props["AlarmName"].removeprefix(prefix): found.props
+        for found in stage.all("AWS::CloudWatch::Alarm", "features")
+    }
+
+
+def test_a_serverless_cache_tells_before_its_limits_refuse(dev: Any) -> None:
+    found = cache_alarms(dev)
+    assert set(found) == CACHE_ALARMS | {"throttles", "ecpu"}
+    cache = dev.one("AWS::ElastiCache::ServerlessCache", "features").props
+    limits = cache["CacheUsageLimits"]
+    assert 0 < found["memory"]["Threshold"] < limits["DataStorage"]["Maximum"] * 1024**3
+    assert 0 < found["ecpu"]["Threshold"] < limits["ECPUPerSecond"]["Maximum"] * found["ecpu"]["Period"]
+    for props in found.values():
+        assert props["Namespace"] == "AWS/ElastiCache"
+        assert props["Dimensions"] == [{"Name": "clusterId", "Value": cache["ServerlessCacheName"]}]
+
+
+def test_a_replicated_cache_is_watched_by_its_worst_node(prod: Any) -> None:
+    found = cache_alarms(prod)
+    assert set(found) == CACHE_ALARMS | {"cpu", "lag"}
+    nodes = prod.one("AWS::ElastiCache::ReplicationGroup", "features").props["NumCacheClusters"]
+    members = {f"streamhub-prod-features-{number:03d}" for number in range(1, nodes + 1)}
+    for props in found.values():
+        using = [row["MetricStat"]["Metric"]["Dimensions"] for row in props["Metrics"] if "MetricStat" in row]
+        assert {pair["Value"] for dimensions in using for pair in dimensions} == members
+
+
+def test_caches_are_kept_in_snapshots_by_stage(dev: Any, staging: Any, prod: Any) -> None:
+    serverless = {
+        stage.stage.name: stage.one("AWS::ElastiCache::ServerlessCache", "features") for stage in (dev, staging)
+    }
+    assert serverless["dev"].props["SnapshotRetentionLimit"] == 0
+    assert "FinalSnapshotName" not in serverless["dev"].props
+    assert serverless["staging"].props["SnapshotRetentionLimit"] == 7
+    assert serverless["staging"].props["FinalSnapshotName"] == "streamhub-staging-features-final"
+    group = prod.one("AWS::ElastiCache::ReplicationGroup", "features")
+    assert group.props["SnapshotRetentionLimit"] == 7
+    assert group.entry["DeletionPolicy"] == group.entry["UpdateReplacePolicy"] == "Snapshot"
+
+
+def test_nobody_logs_in_to_the_cache_without_a_token(stage: Any) -> None:
+    users = stage.all("AWS::ElastiCache::User")
+    assert [user.props["AuthenticationMode"] for user in users] == [{"Type": "iam"}]
+    group = stage.one("AWS::ElastiCache::UserGroup", "features").props
+    assert group["UserIds"] == [{"Ref": users[0].id}]
+
+
+def test_what_clients_see_is_alarmed_by_the_longest_deadline_of_the_stage(stage: Any) -> None:
+    named = {found.props["AlarmName"]: found.props for found in stage.all("AWS::CloudWatch::Alarm", "monitoring")}
+    p99 = named[f"streamhub-{stage.stage.name}-api-p99"]
+    deadlines = [
+        entry.deadline_ms if entry.deadline_ms is not None else stage.project.models[name].budget.deadline_ms
+        for name, entry in stage.stage.models.items()
+    ]
+    assert p99["Threshold"] == max(deadlines)
+    assert (p99["MetricName"], p99["ExtendedStatistic"]) == ("Latency", "p99")
+    errors = named[f"streamhub-{stage.stage.name}-api-errors"]
+    assert 0 < errors["Threshold"] < 1
