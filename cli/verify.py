@@ -1,4 +1,4 @@
-"""`streamhub verify`: whether its container would serve an archive."""
+"""`streamhub verify`: whether their containers would serve archives."""
 
 from __future__ import annotations
 
@@ -11,21 +11,45 @@ from cli.output import JsonFlag, emit
 from model_packaging.verify import Verification, verify
 from serving.errors import ArchiveError
 
+_SUFFIX = ".tar.gz"
 
-def command(*, archive: Annotated[Path, typer.Argument(help="A model.tar.gz.")], as_json: JsonFlag = False) -> None:
-    """Open an archive as its container would, check it, and run its sample."""
-    found = verify(archive)
+
+def command(
+    *,
+    archives: Annotated[list[Path], typer.Argument(help="Archives, or folders of archives (*.tar.gz).")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Open archives as their containers would, check them, and run their samples; say all that is wrong at once."""
+    found = [verify(archive) for archive in _chosen(archives)]
+    ok = all(each.ok for each in found)
+    document = {"ok": ok, "archives": [_document(each) for each in found]}
+    emit(document, as_json=as_json, lines=[_line(each) for each in found if each.ok])
+    if ok:
+        return
     if as_json:
-        emit(_document(found), as_json=True)
-    if not found.ok:
-        if as_json:
-            raise typer.Exit(1)
-        named = f"{archive.name}: "
-        raise ArchiveError("\n".join(named + finding.removeprefix(named) for finding in found.findings))
-    if not as_json and found.served is not None:
-        beside = "its manifest agrees" if found.manifest is not None else "no manifest beside it"
-        line = f"ok: {found.served.name} {found.served.version}; {len(found.files)} files; sha256 {found.sha256}"
-        emit({}, as_json=False, lines=[f"{line}; {beside}"])
+        raise typer.Exit(1)
+    raise ArchiveError("\n".join(line for each in found for line in _finding_lines(each)))
+
+
+def _chosen(given: list[Path]) -> list[Path]:
+    chosen: list[Path] = []
+    for path in given:
+        inside = sorted(path.glob(f"*{_SUFFIX}")) if path.is_dir() else [path]
+        if not inside:
+            raise ArchiveError(f"{path}: got no *{_SUFFIX} in that folder; allowed archives; check the path")
+        chosen += inside
+    return chosen
+
+
+def _finding_lines(found: Verification) -> list[str]:
+    named = f"{found.archive.name}: "
+    return [named + " ".join(finding.removeprefix(named).splitlines()) for finding in found.findings]
+
+
+def _line(found: Verification) -> str:
+    beside = "its manifest agrees" if found.manifest is not None else "no manifest beside it"
+    served = f"{found.served.name} {found.served.version}" if found.served is not None else ""
+    return f"ok: {served}; {len(found.files)} files; sha256 {found.sha256}; {beside}"
 
 
 def _document(found: Verification) -> dict[str, object]:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from model_packaging import pytorch_script, triton, vllm
 from model_packaging.build import manifest_path, read_manifest
+from model_packaging.pickle_scan import pickle_problems
 from model_packaging.trial import answer_problems, sample_problems
 from serving.errors import ArchiveError, PackagingError
-from serving.protocol.archive import SAMPLE, ModelFolder, unpack
+from serving.protocol.archive import SAMPLE, ModelFolder, open_folder
+from serving.protocol.extraction import extract
 from serving.protocol.served import ServedModel
 from serving.spec.manifest import FileEntry, PackageManifest
 from serving.spec.runtime import TritonRuntime
@@ -40,6 +42,9 @@ class Verification:
 def verify(archive: Path) -> Verification:
     """Open an archive and try it; a manifest beside it is held against it.
 
+    Members that may not be unpacked are named and left out; what else there is goes into a temporary folder that is
+    gone when this returns, and is looked at all the same. No pickle is loaded.
+
     Raises:
         ArchiveError: there is no such file.
 
@@ -50,15 +55,16 @@ def verify(archive: Path) -> Verification:
     beside = manifest_path(archive)
     manifest, findings = _manifest(beside)
     served: ServedModel | None = None
-    files: tuple[FileEntry, ...] = ()
     with tempfile.TemporaryDirectory(prefix="streamhub-verify-") as temporary:
-        try:
-            folder = unpack(archive, Path(temporary) / "model")
-        except ArchiveError as error:
-            findings.append(str(error))
-        else:
-            served, files = folder.served, _entries(folder.root)
-            findings += CHECKS[served.runtime.kind](folder)
+        root = Path(temporary)
+        extraction = extract(archive, root)
+        findings += extraction.findings
+        files = _entries(root) if extraction.whole else ()
+        for entry in files:
+            findings += pickle_problems(root / entry.path, entry.path)
+        if extraction.whole:
+            served, problems = _tried(root, archive.name)
+            findings += problems
         if manifest is not None:
             findings += _against(manifest, sha256, served, files)
     return Verification(
@@ -70,6 +76,14 @@ def verify(archive: Path) -> Verification:
         manifest=beside if manifest is not None else None,
         findings=tuple(findings),
     )
+
+
+def _tried(root: Path, archive: str) -> tuple[ServedModel | None, list[str]]:
+    try:
+        folder = open_folder(root, named=archive)
+    except ArchiveError as error:
+        return None, [str(error)]
+    return folder.served, list(CHECKS[folder.served.runtime.kind](folder))
 
 
 def digest_of(path: Path) -> str:
@@ -100,9 +114,9 @@ def _against(
 ) -> Iterator[str]:
     if manifest.archive_sha256 != sha256:
         yield f"sha256: got {sha256}; allowed {manifest.archive_sha256} of its manifest; fetch or package it again"
-    if served is None:
-        return
-    if (served.name, served.version) != (manifest.name, manifest.version):
+    if not files:
+        return  # it could not be read at all: that finding says it better
+    if served is not None and (served.name, served.version) != (manifest.name, manifest.version):
         yield (
             f"streamhub.json: got {served.name} {served.version}; allowed {manifest.name} {manifest.version} "
             f"of its manifest; package it again"

@@ -51,7 +51,7 @@ def unpack(archive: Path, into: Path, *, max_files: int = MAX_FILES, max_bytes: 
     with tempfile.TemporaryDirectory(dir=into.parent, prefix=f".{into.name}-") as temporary:
         inside = Path(temporary) / "model"
         inside.mkdir()
-        if findings := extract(archive, inside, max_files=max_files, max_bytes=max_bytes):
+        if findings := extract(archive, inside, max_files=max_files, max_bytes=max_bytes).findings:
             raise ArchiveError("\n".join(findings))
         open_folder(inside, named=archive.name)
         inside.rename(into)

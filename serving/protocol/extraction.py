@@ -8,6 +8,7 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from serving.errors import ArchiveError
@@ -39,12 +40,20 @@ _KINDS = {
 _PLAIN = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE})
 
 
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What is wrong with an archive, one line each; `whole`: it was read to its end, so that the rest can be tried."""
+
+    findings: tuple[str, ...]
+    whole: bool
+
+
 def expansion_limit_bytes(archive_bytes: int) -> int:
     """To how many bytes an archive of that size may unpack."""
     return max(ALWAYS_EXPANDS_BYTES, MAX_EXPANSION * archive_bytes)
 
 
-def extract(archive: Path, into: Path, *, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> tuple[str, ...]:
+def extract(archive: Path, into: Path, *, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Extraction:
     """Unpack what is safe into an empty folder; give everything that is wrong, one line each.
 
     A member that is refused is skipped and the next one looked at; bytes that are no tar.gz, or too many of them, end
@@ -58,10 +67,12 @@ def extract(archive: Path, into: Path, *, max_files: int = MAX_FILES, max_bytes:
         size = archive.stat().st_size
     except OSError:
         raise ArchiveError(f"{archive}: got no such file; allowed a model.tar.gz; check the path") from None
+    whole = False
     unpacking = _Unpacking(archive.name, into, max_files=max_files, max_bytes=max_bytes, archive_bytes=size)
     try:
         with gzip.open(archive, "rb") as plain:
             unpacking.run(_Metered(plain))
+        whole = True
     except _RefusedError as refused:
         unpacking.findings.append(f"{archive.name}: {refused}")
     except (gzip.BadGzipFile, tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError) as error:
@@ -69,7 +80,7 @@ def extract(archive: Path, into: Path, *, max_files: int = MAX_FILES, max_bytes:
             f"{archive.name}: got bytes that are no whole tar.gz ({_damage(error, archive)}); "
             f"allowed what `streamhub package` writes; fetch or package it again"
         )
-    return tuple(unpacking.findings)
+    return Extraction(tuple(unpacking.findings), whole)
 
 
 class _RefusedError(Exception):
