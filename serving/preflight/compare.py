@@ -15,6 +15,9 @@ from serving.preflight.stage_facts import StageFacts
 from serving.preflight.stateful import lost_resources
 from serving.preflight.templates import PlannedStack
 
+OF_THE_FILES: Final[tuple[Check, ...]] = (account.account, artifacts.freshness, traffic.retention)
+"""Those that need to know of an account no more than which it is."""
+
 CHECKS: Final[tuple[Check, ...]] = (
     account.account,
     account.bootstrap,
@@ -42,9 +45,13 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 def compare(planned: Planned, live: Live, facts: StageFacts) -> tuple[Finding, ...]:
-    """Say all that a deploy of the plan would break in the account, and all that nobody could read."""
+    """Say all that a deploy of the plan would break in the account, and all that nobody could read.
+
+    Of another account than the plan's, or an unknown one, nothing is compared: it holds other things of those names.
+    """
     at = Comparison(planned=planned, live=live, facts=facts)
-    return tuple(finding for check in CHECKS for finding in check(at))
+    checks = CHECKS if live.account == planned.account else OF_THE_FILES
+    return tuple(finding for check in checks for finding in check(at))
 
 
 def compare_templates(

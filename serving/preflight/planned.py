@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from serving.errors import PreflightError
 from serving.preflight.templates import PlannedStack, Resolver, Resource, read_stacks, referenced
 
 VARIANT_DIMENSION: Final = "sagemaker:variant:DesiredInstanceCount"
@@ -74,6 +75,11 @@ class Planned:
     archives: tuple[str, ...]
     names: Mapping[tuple[str, str], Resource]
 
+    @property
+    def account(self) -> str:
+        """The account of the stage: a stage file names one."""
+        return self.stacks[0].account
+
     def stack(self, name: str) -> PlannedStack | None:
         """Give a stack by name."""
         return next((stack for stack in self.stacks if stack.name == name), None)
@@ -95,7 +101,14 @@ def read_planned(folder: Path, *, stage: str) -> Planned:
         PreflightError: the folder holds no such thing.
 
     """
-    return planned_of(read_stacks(folder), stage=stage)
+    stacks = read_stacks(folder)
+    try:
+        return planned_of(stacks, stage=stage)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PreflightError(
+            f"{folder}: got no template of CloudFormation's ({type(error).__name__}: {error}); allowed what "
+            f"cdk synth writes; run make synth STAGE={stage}"
+        ) from error
 
 
 def planned_of(stacks: Sequence[PlannedStack], *, stage: str) -> Planned:

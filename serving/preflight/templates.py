@@ -100,11 +100,17 @@ def read_stacks(folder: Path) -> tuple[PlannedStack, ...]:
 
     """
     manifest = _json(folder / "manifest.json")
-    stacks = [
-        _stack(folder, name, artifact["environment"], artifact["properties"])
-        for name, artifact in sorted(manifest.get("artifacts", {}).items())
-        if artifact.get("type") == "aws:cloudformation:stack"
-    ]
+    try:
+        stacks = [
+            _stack(folder, name, artifact["environment"], artifact["properties"])
+            for name, artifact in sorted(manifest.get("artifacts", {}).items())
+            if artifact.get("type") == "aws:cloudformation:stack"
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PreflightError(
+            f"{folder / 'manifest.json'}: got no manifest of cdk synth ({type(error).__name__}: {error}); allowed one; "
+            f"run make synth STAGE=…"
+        ) from error
     if not stacks:
         raise PreflightError(f"{folder}: got no stack; allowed what cdk synth writes; run make synth STAGE=…")
     return tuple(stacks)

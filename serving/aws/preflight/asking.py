@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from serving.aws.session import client
 from serving.errors import StreamHubError
@@ -36,7 +37,7 @@ def ask(question: Callable[[], T]) -> T | Unread:
         return question()
     except ClientError as error:
         return Unread(_said(error))
-    except (BotoCoreError, StreamHubError) as error:
+    except (BotoCoreError, ResponseParserError, StreamHubError) as error:
         return Unread(" ".join(str(error).split()))
 
 

@@ -88,9 +88,10 @@ def _buckets(clients: Clients, names: Sequence[str]) -> Iterable[str]:
 def _alarms(clients: Clients, names: Sequence[str]) -> Iterable[str]:
     for first in range(0, len(names), _ALARMS_A_CALL):
         asked = list(names[first : first + _ALARMS_A_CALL])
-        found = clients("cloudwatch").describe_alarms(AlarmNames=asked, AlarmTypes=["MetricAlarm", "CompositeAlarm"])
-        for kind in ("MetricAlarms", "CompositeAlarms"):
-            yield from (alarm["AlarmName"] for alarm in found.get(kind, ()))
+        pages = clients("cloudwatch").get_paginator("describe_alarms")
+        for page in pages.paginate(AlarmNames=asked, AlarmTypes=["MetricAlarm", "CompositeAlarm"]):
+            for kind in ("MetricAlarms", "CompositeAlarms"):
+                yield from (alarm["AlarmName"] for alarm in page.get(kind, ()))
 
 
 def _log_groups(clients: Clients, names: Sequence[str]) -> Iterable[str]:

@@ -25,8 +25,8 @@ def read_live(planned: Planned, facts: StageFacts) -> Live:
     """
     clients = Clients(planned.stacks[0].region)
     account = account_of(clients)
-    live = Live(account=account, region=os.environ.get("AWS_REGION", ""), bootstrap=0, stacks={})
-    if account != planned.stacks[0].account:
+    live = Live(account=account, region=os.environ.get("AWS_REGION", ""), bootstrap=None, stacks={})
+    if account != planned.account:
         return live
     live = replace(
         live,

@@ -72,8 +72,14 @@ def account(at: Comparison) -> Iterator[Finding]:
     """The credentials are those of the stage's account, and the environment's region is the stage's."""
     for account_id, region in sorted({(stack.account, stack.region) for stack in at.planned.stacks}):
         if isinstance(at.live.account, Unread):
-            fix = "set credentials that may call sts:GetCallerIdentity"
-            yield unverified("account", "AWS credentials", at.live.account.why, fix=fix)
+            yield Finding(
+                level="error",
+                check="account",
+                what="AWS credentials",
+                got=f"no answer: {at.live.account.why}",
+                allowed=f"those of account {account_id}, which {at.facts.file} names",
+                fix="set them; without, nothing can be compared",
+            )
         elif at.live.account != account_id:
             yield Finding(
                 level="error",

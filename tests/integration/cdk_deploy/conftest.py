@@ -105,7 +105,11 @@ def _read_back(world: World) -> dict[str, Any]:
     scaling, watch = world.client("application-autoscaling"), world.client("cloudwatch")
     return {
         "policies": scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"],
-        "alarms": watch.describe_alarms(AlarmNamePrefix=f"streamhub-{STAGE}-")["MetricAlarms"],
+        "alarms": [
+            alarm["AlarmName"]
+            for page in watch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=f"streamhub-{STAGE}-")
+            for alarm in page["MetricAlarms"]
+        ],
         "caches": world.client("elasticache").describe_serverless_caches()["ServerlessCaches"],
         "configs": {
             name: world.client("sagemaker").describe_endpoint_config(EndpointConfigName=found["EndpointConfigName"])

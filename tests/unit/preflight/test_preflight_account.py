@@ -33,7 +33,6 @@ from tests.unit.preflight.accounts import (
 
 RANKER_STACK = "streamhub-test-ranker"
 UNREADABLE = (
-    "account",
     "bootstrap",
     "stacks",
     "targets",
@@ -52,7 +51,8 @@ def with_stack(status: str, **change: Any) -> Live:
 
 
 def test_another_account_than_the_stages_is_refused() -> None:
-    [finding] = [found_ for found_ in found(plan(), live(account="999999999999")) if found_.check == "account"]
+    # nothing else is said: another account's stacks and buckets are others
+    [finding] = found(plan(ranker(a=NEW)), live(account="999999999999", bootstrap=None, images={IMAGE: False}))
     assert (finding.level, finding.got) == ("error", "account 999999999999")
 
 
@@ -179,6 +179,11 @@ def test_a_name_that_the_stages_own_stack_has_is_no_finding() -> None:
     assert found(plan(), live(owners={("AWS::S3::Bucket", BUCKET): "streamhub-test-registry"})) == ()
 
 
+def test_without_an_account_that_alone_is_said() -> None:
+    [finding] = found(plan(), live(account=Unread("no credentials"), bootstrap=None))
+    assert (finding.check, finding.level) == ("account", "error")
+
+
 @given(unread=st.sets(st.sampled_from([*UNREADABLE, *UNREADABLE_EACH]), min_size=1))
 def test_whatever_cannot_be_read_is_said_and_never_taken_for_good(unread: set[str]) -> None:
     silent = {name: Unread("denied") for name in unread & set(UNREADABLE)}
@@ -191,7 +196,7 @@ def test_whatever_cannot_be_read_is_said_and_never_taken_for_good(unread: set[st
 
 
 def test_every_part_of_an_account_is_covered_by_the_claim_above() -> None:
-    named = {*UNREADABLE, *UNREADABLE_EACH, "region", "approvals", "owners"}
+    named = {*UNREADABLE, *UNREADABLE_EACH, "account", "region", "approvals", "owners"}
     assert {field.name for field in fields(Live)} == named
 
 

@@ -12,6 +12,7 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from serving.errors import PreflightError
 from serving.preflight.compare import compare_templates
+from serving.preflight.planned import read_planned
 from serving.preflight.stateful import CREATE_ONLY
 from serving.preflight.templates import UNKNOWN, PlannedStack, Resolver, read_stacks
 from tests.unit.preflight.accounts import REGISTRY, checks, found, live, plan, ranker
@@ -181,10 +182,29 @@ def test_intrinsic_functions_are_known_as_far_as_the_templates_tell(node: Any, e
 def test_a_folder_that_cdk_synth_did_not_write_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="run make synth"):
         read_stacks(tmp_path)
-    for broken in ("", "[]", "{}", "{"):
+    nameless = json.dumps({"artifacts": {"x": {"type": "aws:cloudformation:stack"}}})
+    for broken in ("", "[]", "{}", "{", nameless, '{"artifacts": []}', '{"artifacts": {"x": 1}}'):
         (tmp_path / "manifest.json").write_text(broken)
         with pytest.raises(PreflightError, match="run make synth"):
             read_stacks(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"Resources": {"E": {}}},
+        {"Resources": []},
+        {"Resources": {"T": {"Type": "AWS::ApplicationAutoScaling::ScalableTarget", "Properties": {}}}},
+    ],
+)
+def test_a_template_that_is_none_is_refused_in_one_line(template: dict[str, Any], tmp_path: Path) -> None:
+    properties = {"templateFile": "x.template.json"}
+    artifact = {"type": "aws:cloudformation:stack", "environment": "aws://1/eu-west-1", "properties": properties}
+    (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {"x": artifact}}))
+    (tmp_path / "x.template.json").write_text(json.dumps(template))
+    with pytest.raises(PreflightError, match="run make synth STAGE=test") as refused:
+        read_planned(tmp_path, stage="test")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_manifest_gives_environment_protection_and_what_the_bootstrap_must_be(tmp_path: Path) -> None:
