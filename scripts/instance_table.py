@@ -54,8 +54,8 @@ def _package(name: str) -> Path:
 
 def _endpoint_types() -> list[str]:
     model = botocore.session.get_session().get_service_model("sagemaker")
-    types: list[str] = model.shape_for("ProductionVariantInstanceType").enum
-    return types
+    shape: Any = model.shape_for("ProductionVariantInstanceType")  # a StringShape, which has its enum
+    return list(shape.enum)
 
 
 def _regions() -> dict[str, list[str]]:
@@ -75,7 +75,7 @@ def _ec2() -> dict[str, Any]:
 
 def _row(ec2: dict[str, Any]) -> dict[str, object]:
     cards = ec2.get("GpuInfo", {}).get("Gpus", [])
-    card = cards[0] if cards else {"Count": 0, "Name": "", "MemoryInfo": {"SizeInMiB": 0}}
+    card: dict[str, Any] = cards[0] if cards else {"Count": 0, "Name": "", "MemoryInfo": {"SizeInMiB": 0}}
     return {
         "vcpus": ec2["VCpuInfo"]["DefaultVCpus"],
         "memory_mib": ec2["MemoryInfo"]["SizeInMiB"],

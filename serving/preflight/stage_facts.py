@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from serving.spec import SLOTS, endpoint_name
-from serving.spec.load import Project
+
+if TYPE_CHECKING:  # a function reads archives through this module, and has no rules
+    from serving.spec.load import Project
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

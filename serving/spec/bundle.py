@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from serving.errors import ModelNotFoundError, Problem, SpecError
 from serving.spec import codec
-from serving.spec.load import Project, load_project
 from serving.spec.model import ModelSpec
 from serving.spec.stage import StageSpec
+
+if TYPE_CHECKING:
+    from serving.spec.load import Project
 
 SPECS_FILE = "specs.json"
 STAGES_FILE = "stages.json"
@@ -72,6 +74,9 @@ def find_bundle(specs_dir: str | None, *, code_dir: Path, project_dir: Path) -> 
         return read_bundle(Path(specs_dir))
     if (code_dir / SPECS_FILE).is_file():
         return read_bundle(code_dir)
+    # on a laptop only: a function has its specs beside its code, and neither the rules nor the libraries they need
+    from serving.spec.load import load_project  # noqa: PLC0415
+
     return SpecBundle.of(load_project(project_dir))
 
 
