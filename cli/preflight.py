@@ -56,4 +56,4 @@ def _sum(findings: tuple[Finding, ...]) -> str:
     counts = {
         level: sum(finding.level == level for finding in findings) for level in ("error", "warning", "unverified")
     }
-    return f"{counts['error']} errors, {counts['warning']} warnings, {counts['unverified']} not verified"
+    return f"errors: {counts['error']}, warnings: {counts['warning']}, not verified: {counts['unverified']}"
