@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
@@ -15,17 +15,12 @@ from infra.hosted_endpoint import HostedEndpoint
 from infra.metrics import component_dimensions, sagemaker_metric
 from infra.model import ModelVersion
 from infra.scaling import Scaling
-from serving.spec import SLOTS, ComponentSpec, DeploymentSpec, HostingSpec, Slot
+from serving.spec import ComponentSpec, DeploymentSpec, HostingSpec, Slot
 
 VARIANT_NAME = "fleet"
 """The only variant: machines without a model of their own."""
 
 _Component = sagemaker.CfnInferenceComponent
-
-
-def component_name(endpoint: str, slot: Slot) -> str:
-    """Give the name of a slot's component: stable for ever, like the endpoint's."""
-    return f"{endpoint}-{slot}"
 
 
 def fleet(hosting: HostingSpec, *, ami: str | None) -> Variant:
@@ -52,14 +47,16 @@ class ComponentEndpoint(HostedEndpoint):
     It carries no deployment policy of its own: versions change in components, whose updates roll.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, name: str, config: EndpointConfig) -> None:
-        self.components = {slot: component_name(name, slot) for slot in SLOTS}
+    def __init__(
+        self, scope: Construct, id_: str, *, name: str, components: Mapping[Slot, str], config: EndpointConfig
+    ) -> None:
+        self.components = components
         super().__init__(
             scope,
             id_,
             name=name,
             config=config,
-            parts={slot: component_dimensions(component) for slot, component in self.components.items()},
+            parts={slot: component_dimensions(component) for slot, component in components.items()},
             deployment=None,
         )
 
@@ -77,8 +74,8 @@ class Component(Construct):
     """One version in its slot: what a copy takes of a machine, and how an update of it rolls.
 
     CopyCount is the number at creation, at least 1: a component cannot be created with none (observed by users,
-    stdapi-ai/stdapi.ai#43). CloudFormation sends it again only when the component itself changes, which the idle
-    slot's does; scaling then finds its own number within the bounds.
+    stdapi-ai/stdapi.ai#43). CloudFormation sends it again when the component itself changes (docs/hosting.md); scaling
+    then finds its own number within the bounds.
     """
 
     def __init__(

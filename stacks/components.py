@@ -8,7 +8,7 @@ from infra.alarms import SERVING, ObjectiveAlarms, error_objective, latency_obje
 from infra.components import Component, ComponentEndpoint, fleet, wake_from_requests
 from infra.endpoint_config import EndpointConfig
 from infra.scaling import Scaling, scalable_component
-from serving.spec import SLOTS, ComponentSpec, endpoint_name
+from serving.spec import SLOTS, ComponentSpec, component_name, endpoint_name
 from stacks.hosting import Hosting
 
 
@@ -29,7 +29,8 @@ def components(scope: Construct, hosting: Hosting) -> ComponentEndpoint:
         role=role.role,
         network=ground.network,
     )
-    endpoint = ComponentEndpoint(scope, "Endpoint", name=name, config=config)
+    names = {slot: component_name(ground.stage.name, model.slug, slot) for slot in SLOTS}
+    endpoint = ComponentEndpoint(scope, "Endpoint", name=name, components=names, config=config)
     for slot in SLOTS:
         objectives = ObjectiveAlarms(
             scope,

@@ -43,6 +43,7 @@ from serving.spec.stage import (
     StageModel,
     StageSpec,
     batch_endpoint_name,
+    component_name,
     endpoint_name,
     shadow_endpoint_name,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "VersionSpec",
     "VllmRuntime",
     "batch_endpoint_name",
+    "component_name",
     "endpoint_name",
     "in_stage",
     "shadow_endpoint_name",

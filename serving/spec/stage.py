@@ -111,3 +111,8 @@ def batch_endpoint_name(stage: str, model_slug: str) -> str:
 def shadow_endpoint_name(stage: str, model_slug: str) -> str:
     """The endpoint that mirrors requests to a version nobody is answered by."""
     return f"{endpoint_name(stage, model_slug)}-shadow"
+
+
+def component_name(stage: str, model_slug: str, slot: Slot) -> str:
+    """The inference component of a slot: a name of its own in the account, for ever like the endpoint's."""
+    return f"{endpoint_name(stage, model_slug)}-{slot}"

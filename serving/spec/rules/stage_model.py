@@ -12,7 +12,15 @@ from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding
 from serving.spec.rules.instances import named_types, unknown_type, wrong_device
 from serving.spec.rules.source import ENDPOINT_API, VARIANT_API
-from serving.spec.stage import SLOTS, StageModel, StageSpec, batch_endpoint_name, endpoint_name, shadow_endpoint_name
+from serving.spec.stage import (
+    SLOTS,
+    StageModel,
+    StageSpec,
+    batch_endpoint_name,
+    component_name,
+    endpoint_name,
+    shadow_endpoint_name,
+)
 
 _SAGEMAKER_NAME_CHARS = 63
 _SHADOW_GUIDE = "AWS shadow-tests-exclusions"
@@ -71,9 +79,11 @@ def types_are_sold_in_the_region(placed: Placed) -> Iterator[Finding]:
 
 
 def endpoint_names_are_short(placed: Placed) -> Iterator[Finding]:
-    """Every endpoint of the model has a name of at most 63 characters."""
+    """Every endpoint and component of the model has a name of at most 63 characters."""
     stage, slug = placed.stage.name, placed.own.slug
     names = [endpoint_name(stage, slug)]
+    if placed.own.hosting.mode is HostingMode.COMPONENTS:
+        names += [component_name(stage, slug, slot) for slot in SLOTS]
     names += [batch_endpoint_name(stage, slug)] * (placed.entry.batch is not None)
     names += [shadow_endpoint_name(stage, slug)] * (placed.entry.shadow is not None)
     longest = max(names, key=len)
