@@ -47,8 +47,8 @@ def silent_rollbacks(at: Comparison) -> Iterator[Finding]:
     """An endpoint serves the config that its stack holds: an update that alarms rolled back ends InService too."""
     for endpoint in at.planned.endpoints:
         live, held = at.live.endpoint(endpoint.name), _config_of_stack(at, endpoint)
-        if live is None or held is None or live.status != "InService" or live.config == held:
-            continue
+        if live is None or held is None or live.status != "InService" or live.config.lower() == held.lower():
+            continue  # SageMaker writes names in small letters into ARNs, and a stack holds the ARN
         yield _rolled_back(at, endpoint, live, held)
 
 

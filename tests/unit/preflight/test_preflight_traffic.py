@@ -203,6 +203,10 @@ def test_an_update_that_was_rolled_back_silently_is_found() -> None:
     assert "--endpoint-config-name config-1 --retain-all-variant-properties" in findings[0].fix
 
 
+def test_a_config_is_the_stacks_own_whatever_letters_its_arn_has() -> None:
+    assert found(plan(), live(endpoints=served(config="Config-1"))) == ()
+
+
 def test_a_deploy_that_moves_a_rolled_back_endpoint_on_is_a_warning() -> None:
     findings = found(plan(ranker(b=NEW)), live(endpoints=served(config="config-0")))
     assert (checks(findings, "error"), checks(findings, "warning")) == ([], ["silent rollback"])
