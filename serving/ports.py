@@ -46,8 +46,12 @@ class ModelRegistry(Protocol):
         """Read where an alias points."""
         ...
 
+    def refuse_unapproved(self, name: str, alias: str, version: str) -> None:
+        """Raise ApprovalError where the alias is protected and the version's digest is not approved."""
+        ...
+
     def move_alias(self, name: str, alias: str, version: str, *, actor: str, reason: str) -> AliasRecord:
-        """Point an alias at a version by compare-and-set, or raise AliasConflictError."""
+        """Point an alias at a version by compare-and-set, or raise AliasConflictError or ApprovalError."""
         ...
 
 

@@ -92,6 +92,7 @@ class Controller:
         Raises:
             ReleaseError: the version is not in the other slot (the text has the line to edit), a release is under
                 way, or the slot cannot take traffic.
+            ApprovalError: the alias `production` is protected, and the version's digest is not approved.
             StaleWriteError: somebody started one at the same time.
 
         """
@@ -269,6 +270,7 @@ class Controller:
             raise EndpointError(view.note)
         if self._registry is not None:
             slots.refuse_other_contents(self._registry)
+            self._registry.refuse_unapproved(model, PRODUCTION_ALIAS, version)
         has = view.instances(challenger)
         if not view.settled or has < 1:
             raise EndpointError(

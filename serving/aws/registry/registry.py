@@ -127,6 +127,17 @@ class S3ModelRegistry:
         """
         return self._aliases.move(name, alias, version, actor=actor, reason=reason)
 
+    def refuse_unapproved(self, name: str, alias: str, version: str) -> None:
+        """Say before a release begins what would stop its alias at the end.
+
+        Raises:
+            ModelNotFoundError: no such version.
+            ApprovalError: the alias is protected, and the version's digest is not approved.
+
+        """
+        if self.approvals.protected(name, alias):
+            self.approvals.check(self.registered(name, version), alias)
+
     def roll_back_alias(self, name: str, alias: str, *, actor: str, reason: str) -> AliasRecord:
         """Point an alias at the version it pointed at before.
 

@@ -74,7 +74,10 @@ def test_a_protected_alias_moves_to_approved_digests_alone_and_says_what_is_miss
     registry.approvals.protect("toy", "production", required=True, actor="ann", reason="policy")
     with pytest.raises(ApprovalError, match=r"no approval of sha256 .*registry approve toy 1\.0\.0"):
         registry.move_alias("toy", "production", "1.0.0", actor="bob", reason="try")
+    with pytest.raises(ApprovalError, match="no approval"):
+        registry.refuse_unapproved("toy", "production", "1.0.0")
     registry.approvals.approve("toy", "1.0.0", actor="ann", reason="looked at")
+    registry.refuse_unapproved("toy", "production", "1.0.0")
     assert registry.move_alias("toy", "production", "1.0.0", actor="bob", reason="go").version == "1.0.0"
     assert registry.move_alias("toy", "shadow", "2.0.0", actor="bob", reason="not protected").version == "2.0.0"
 

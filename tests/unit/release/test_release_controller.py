@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from lambdas.release.controller import Controller
-from serving.errors import AliasConflictError, EndpointError, ReleaseError, StaleWriteError, TelemetryError
+from serving.errors import (
+    AliasConflictError,
+    ApprovalError,
+    EndpointError,
+    ReleaseError,
+    StaleWriteError,
+    TelemetryError,
+)
 from serving.ports import EndpointStatus, VariantStatus
 from serving.release.audit import AuditEntry
 from serving.release.decide import DecisionKind, decide
@@ -144,6 +151,11 @@ class Evidences:
 @dataclass
 class Aliases:
     versions_moved: list[str] = field(default_factory=list)
+    unapproved: str = ""
+
+    def refuse_unapproved(self, name: str, alias: str, version: str) -> None:
+        if version == self.unapproved:
+            raise ApprovalError(f"{name} {alias}: not approved")
 
     def versions(self, name: str) -> list[RegisteredModel]:
         """Give two versions, named by their first digit all along."""
@@ -205,7 +217,7 @@ class World:
             evidence=self.evidence,
             endpoints=self.endpoint,
             audit=self.audit,
-            registry=self.aliases,  # type: ignore[arg-type] - the three calls a release makes
+            registry=self.aliases,  # type: ignore[arg-type] - the four calls a release makes
             clock=lambda: self.now,
         )
 
@@ -587,6 +599,13 @@ def test_a_stage_file_that_was_not_deployed_starts_no_release_and_names_the_line
 ) -> None:
     world.endpoint.held = held
     with pytest.raises(ReleaseError, match=told):
+        world.controller().start(MODEL, version="3.0.0", actor="ada")
+    assert world.store.get(MODEL) is None
+
+
+def test_a_version_that_its_alias_may_not_point_at_starts_no_release(world: World) -> None:
+    world.aliases.unapproved = "3.0.0"
+    with pytest.raises(ApprovalError):
         world.controller().start(MODEL, version="3.0.0", actor="ada")
     assert world.store.get(MODEL) is None
 
