@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.preflight.checks.account import ACTIONS
@@ -184,6 +184,7 @@ def test_without_an_account_that_alone_is_said() -> None:
     assert (finding.check, finding.level) == ("account", "error")
 
 
+@settings(deadline=None)
 @given(unread=st.sets(st.sampled_from([*UNREADABLE, *UNREADABLE_EACH]), min_size=1))
 def test_whatever_cannot_be_read_is_said_and_never_taken_for_good(unread: set[str]) -> None:
     silent = {name: Unread("denied") for name in unread & set(UNREADABLE)}

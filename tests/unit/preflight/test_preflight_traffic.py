@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.preflight.live import LiveTarget
@@ -63,6 +63,7 @@ def test_the_same_stage_again_is_cleared_without_a_word() -> None:
     assert found(plan(), live()) == ()
 
 
+@settings(deadline=None)
 @given(
     weights=st.tuples(st.floats(0, 100), st.floats(0, 100)),
     counts=st.tuples(st.integers(1, 4), st.integers(1, 4)),
@@ -85,6 +86,7 @@ def test_a_template_that_would_reset_weights_or_counts_is_refused(endpoint: dict
     assert checks(findings, "error") == ["reset"]
 
 
+@settings(deadline=None)
 @given(weight=st.floats(min_value=0.001, max_value=100), slot=st.sampled_from("ab"))
 def test_any_weight_above_nought_keeps_a_slots_version(weight: float, slot: str) -> None:
     variants = [
