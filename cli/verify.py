@@ -49,7 +49,7 @@ def _finding_lines(found: Verification) -> list[str]:
 def _line(found: Verification) -> str:
     beside = "its manifest agrees" if found.manifest is not None else "no manifest beside it"
     served = f"{found.served.name} {found.served.version}" if found.served is not None else ""
-    return f"ok: {served}; {len(found.files)} files; sha256 {found.sha256}; {beside}"
+    return f"ok: {served}; {found.archive.name}; {len(found.files)} files; sha256 {found.sha256}; {beside}"
 
 
 def _document(found: Verification) -> dict[str, object]:

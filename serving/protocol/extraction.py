@@ -214,4 +214,5 @@ def _damage(error: Exception, archive: Path) -> str:
         return "bytes behind the gzip" if "Not a gzipped file" in str(error) else f"corrupt gzip: {error}"
     if isinstance(error, zlib.error):
         return f"corrupt gzip: {error}"
-    return "truncated tar" if "unexpected end" in str(error) else f"no tar: {error}"
+    text = str(error)
+    return "truncated tar" if "unexpected end" in text else text if "truncated" in text else f"no tar: {error}"
