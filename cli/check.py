@@ -11,14 +11,14 @@ import typer
 
 from cli.output import JsonFlag, emit
 from serving.errors import SpecError
-from serving.spec import in_stage
+from serving.spec import HostingMode, in_stage
 from serving.spec.load import Project, load_project
 from serving.spec.rules.capture import CaptureVolume, capture_volume
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """Data capture of one model in one stage, at its busiest all day."""
+    """Data capture of one endpoint of a model in one stage, at its busiest all day; `percent` is of the requests."""
 
     stage: str
     model: str
@@ -75,11 +75,14 @@ def command(
 
 
 def captures(project: Project) -> Iterator[Capture]:
-    """Give the captures of every stage; a model whose capture is off has none."""
+    """Give the captures of every stage: of real-time endpoints and of their shadows, which capture all they see."""
     for name, stage in sorted(project.stages.items()):
         for model_name, entry in stage.models.items():
             model = in_stage(project.models[model_name], entry)
-            if percent := model.drift.capture_percent:
-                kept_days = stage.log_retention_days
-                volume = capture_volume(model, kept_days=kept_days)
-                yield Capture(stage=name, model=model_name, percent=percent, kept_days=kept_days, volume=volume)
+            shares = {model_name: model.drift.capture_percent if model.hosting.mode is HostingMode.REALTIME else 0}
+            shares[f"{model_name} shadow"] = entry.shadow.sampling_percent if entry.shadow is not None else 0
+            for endpoint, percent in shares.items():
+                if percent > 0:
+                    kept_days = stage.log_retention_days
+                    volume = capture_volume(model, percent=percent, kept_days=kept_days)
+                    yield Capture(stage=name, model=endpoint, percent=percent, kept_days=kept_days, volume=volume)

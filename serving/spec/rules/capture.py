@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from serving.spec.hosting import HostingMode
 from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding
 from serving.spec.rules.payload import known_bytes
@@ -31,9 +32,9 @@ class CaptureVolume:
     usd_a_month: float
 
 
-def capture_volume(model: ModelSpec, *, kept_days: int) -> CaptureVolume:
+def capture_volume(model: ModelSpec, *, percent: int, kept_days: int) -> CaptureVolume:
     """Give what capture writes at peak, or at what the largest fleet answers, and the storage bill of `kept_days`."""
-    requests_a_day = busiest_qps(model) * _DAY_S * model.drift.capture_percent / 100
+    requests_a_day = busiest_qps(model) * _DAY_S * percent / 100
     tensors = (*model.inputs, *model.outputs)
     rows = max(1, model.api.max_candidates)
     content = rows * sum(known_bytes(tensor) or _UNKNOWN_TENSOR_BYTES for tensor in tensors)
@@ -53,6 +54,8 @@ def busiest_qps(model: ModelSpec) -> float:
 def drift_has_rows(placed: Placed) -> Iterator[Finding]:
     """A window with fewer rows than `drift.min_rows`, even at peak, says nothing of drift."""
     model, drift = placed.model, placed.model.drift
+    if model.hosting.mode is not HostingMode.REALTIME:
+        return
     expected = busiest_qps(model) * drift.window_s * drift.capture_percent / 100
     if drift.capture_percent > 0 and expected < drift.min_rows:
         got = f"{drift.capture_percent}: {expected:.0f} rows a window at peak"

@@ -118,7 +118,7 @@ def test_a_window_with_too_few_rows_warns(project: Project) -> None:
 def test_capture_volume_is_requests_by_bytes_in_base64(project: Project) -> None:
     model = project.models["thumbnail_scorer"]
     assert busiest_qps(model) == 500
-    volume = capture_volume(model, kept_days=30)
+    volume = capture_volume(model, percent=5, kept_days=30)
     assert volume.requests_a_day == 500 * 86_400 * 0.05
     # 96 x 96 x 3 bytes in, one FP32 out, a third more in base64, and the envelope
     a_request = (96 * 96 * 3 + 4) * 4 / 3 + 600
