@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.integration.cdk_deploy.conftest import AUTOSCALED_A, Story
 from tests.integration.cdk_deploy.story import ENDPOINTS, MODERATOR, RANKER, SCORER
 
+pytestmark = pytest.mark.timeout(1200)  # the whole story runs in the setup of whichever test comes first
 UNVERIFIED_HERE = ["image", "permission", "quota"]
 PARTS = ("registry", "network", "features", "api", "release", "monitoring")
 
