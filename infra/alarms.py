@@ -9,7 +9,16 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.metrics import SAGEMAKER, Dimensions, endpoint_metric, model_latency_threshold, sagemaker_metric
+from infra.endpoint_config import EndpointConfig
+from infra.metrics import (
+    SAGEMAKER,
+    Dimensions,
+    endpoint_metric,
+    model_latency_threshold,
+    sagemaker_metric,
+    variant_dimensions,
+)
+from infra.model import ExecutionRole
 from serving.spec import ModelSpec, StageSpec, endpoint_name
 
 _ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
@@ -109,6 +118,30 @@ class ObjectiveAlarms(Construct):
 
 def _said(model: ModelSpec, part: str, objective: Objective) -> str:
     return f"{model.name}, {part}: {objective.metric} {objective.statistic} above {objective.limit:g}"
+
+
+def deploy_guards(
+    scope: Construct,
+    *,
+    endpoint: str,
+    model: ModelSpec,
+    variants: Sequence[str],
+    config: EndpointConfig,
+    objectives: Sequence[Objective],
+    role: ExecutionRole,
+) -> tuple[cloudwatch.Alarm, ...]:
+    """Give the alarms `<endpoint>-deploy-…` of one config's fleet, and let the endpoint's role read them."""
+    guards = ObjectiveAlarms(
+        scope,
+        "DeployGuards",
+        prefix=f"{endpoint}-deploy",
+        model=model,
+        parts={variant: variant_dimensions(endpoint, variant, config=config.config_name) for variant in variants},
+        objectives=objectives,
+        patience=DEPLOYING,
+    )
+    role.allow_guards(*guards.names)
+    return guards.alarms
 
 
 class DriftAlarms(Construct):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from constructs import Construct
 
-from infra.alarms import DEPLOYING, SERVING, Objective, ObjectiveAlarms
+from infra.alarms import SERVING, Objective, ObjectiveAlarms, deploy_guards
 from infra.asynchronous import (
     VARIANT_NAME,
     AsyncEndpoint,
@@ -18,7 +18,6 @@ from infra.asynchronous import (
     wake_from_backlog,
 )
 from infra.endpoint_config import EndpointConfig, model_variant
-from infra.metrics import variant_dimensions
 from infra.scaling import Scaling, scalable_variant
 from serving.spec import HostingSpec
 from stacks.hosting import Hosting
@@ -51,16 +50,15 @@ def asynchronous(
         asynchronous=async_config(spec, exchange=exchange, notifications=topics, key=ground.key),
         key=ground.key,
     )
-    guards = ObjectiveAlarms(
+    guards = deploy_guards(
         scope,
-        "DeployGuards",
-        prefix=f"{name}-deploy",
+        endpoint=name,
         model=model,
-        parts={VARIANT_NAME: variant_dimensions(name, VARIANT_NAME, config=config.config_name)},
+        variants=(VARIANT_NAME,),
+        config=config,
         objectives=objectives,
-        patience=DEPLOYING,
+        role=role,
     )
-    role.allow_guards(*guards.names)
     endpoint = AsyncEndpoint(
         scope,
         "Endpoint",
@@ -68,19 +66,13 @@ def asynchronous(
         config=config,
         exchange=exchange,
         deployment=where.deployment,
-        guards=guards.alarms,
+        guards=guards,
     )
     if hosting.entry.autoscaling:
         scaled = scalable_variant(endpoint, VARIANT_NAME, name=name, hosting=where, backlog=endpoint.queue)
         wake_from_backlog(Scaling(scope, "Scaling", of=scaled, spec=where.scaling), endpoint)
     ObjectiveAlarms(
-        scope,
-        "Objectives",
-        prefix=name,
-        model=model,
-        parts=endpoint.parts,
-        objectives=objectives,
-        patience=SERVING,
+        scope, "Objectives", prefix=name, model=model, parts=endpoint.parts, objectives=objectives, patience=SERVING
     )
     QueueAlarms(scope, "QueueAlarms", endpoint=endpoint, spec=where.scaling, most=where.max_count)
     return endpoint

@@ -5,17 +5,16 @@ from __future__ import annotations
 from constructs import Construct
 
 from infra.alarms import (
-    DEPLOYING,
     SERVING,
     DriftAlarms,
     ObjectiveAlarms,
+    deploy_guards,
     disk_objective,
     error_objective,
     latency_objective,
 )
 from infra.endpoint import Endpoint, slot_variants
 from infra.endpoint_config import EndpointConfig, capture
-from infra.metrics import variant_dimensions
 from infra.scaling import Scaling, scalable_variant
 from serving.spec import SLOTS, endpoint_name
 from stacks.hosting import Hosting
@@ -36,24 +35,10 @@ def realtime(scope: Construct, hosting: Hosting) -> Endpoint:
         key=ground.key,
     )
     objectives = (latency_objective(model), error_objective(model))
-    guards = ObjectiveAlarms(
-        scope,
-        "DeployGuards",
-        prefix=f"{name}-deploy",
-        model=model,
-        parts={slot: variant_dimensions(name, slot, config=config.config_name) for slot in SLOTS},
-        objectives=objectives,
-        patience=DEPLOYING,
+    guards = deploy_guards(
+        scope, endpoint=name, model=model, variants=SLOTS, config=config, objectives=objectives, role=role
     )
-    role.allow_guards(*guards.names)
-    endpoint = Endpoint(
-        scope,
-        "Endpoint",
-        name=name,
-        config=config,
-        deployment=model.hosting.deployment,
-        guards=guards.alarms,
-    )
+    endpoint = Endpoint(scope, "Endpoint", name=name, config=config, deployment=model.hosting.deployment, guards=guards)
     if hosting.entry.autoscaling:
         for slot in SLOTS:
             scaled = scalable_variant(endpoint, slot, name=f"{name}-{slot}", hosting=model.hosting)

@@ -154,15 +154,12 @@ def test_what_a_stack_reads_of_another_is_there(host: Any, mode: Any) -> None:
     assert not [(part, name) for part, name in read if name not in templates[part].get("Outputs", {})]
 
 
-@pytest.mark.parametrize("stage_name", ["dev", "prod"])
-def test_a_stage_without_any_one_of_its_models_still_finds_all_it_reads(
-    stage_name: str, project: Any, synthesise: Any
-) -> None:
-    stage = project.stages[stage_name]
+def test_a_stage_without_any_one_of_its_models_still_finds_all_it_reads(project: Any, synthesise: Any) -> None:
+    stage = project.stages["prod"]
     for name in stage.models:
         models = {other: entry for other, entry in stage.models.items() if other != name}
-        fewer = replace(project, stages={**project.stages, stage_name: replace(stage, models=models)})
-        templates = synthesise(fewer, stage_name).templates
+        fewer = replace(project, stages={**project.stages, "prod": replace(stage, models=models)})
+        templates = synthesise(fewer, "prod").templates
         assert project.models[name].slug not in templates
         missing = [
             (part, output)
@@ -177,11 +174,11 @@ def test_no_finding_of_cdk_nag_is_left_open(host: Any, mode: Any, synthesise: An
     synthesise(made.project, "lab", cdk_nag.AwsSolutionsChecks())
 
 
-def test_cfn_lint_finds_nothing_in_any_mode(host: Any) -> None:
-    made = [host(**mode).folder for mode in MODES.values()]
-    files = [str(folder / f"streamhub-lab-{SLUG}.template.json") for folder in made]
+def test_cfn_lint_finds_nothing_in_slots_with_a_queue_and_a_shadow_beside_them(host: Any) -> None:
+    """The other modes are in prod, whose templates are linted with the rest of the stage."""
+    file = host(**MODES["realtime"]).folder / f"streamhub-lab-{SLUG}.template.json"
     # CDK's habit: a DependsOn that a reference implies already
-    command = [str(Path(sys.executable).parent / "cfn-lint"), "-i", "W3005", "--", *files]
+    command = [str(Path(sys.executable).parent / "cfn-lint"), "-i", "W3005", "--", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
