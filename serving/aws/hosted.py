@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,19 @@ from serving.preflight.planned import slot_of
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker import SageMakerClient
+
+
+def instances_of(sagemaker: SageMakerClient, name: str) -> dict[str, int]:
+    """Count an endpoint's instances by type, those that are asked for already included; reads no model."""
+    found = sagemaker.describe_endpoint(EndpointName=name)
+    config = sagemaker.describe_endpoint_config(EndpointConfigName=found["EndpointConfigName"])
+    types = {variant["VariantName"]: variant.get("InstanceType") for variant in config["ProductionVariants"]}
+    used: Counter[str] = Counter()
+    for variant in found.get("ProductionVariants", []):
+        kind = types.get(variant["VariantName"])
+        if kind is not None:  # a serverless variant has none
+            used[kind] += max(variant.get("CurrentInstanceCount", 0), variant.get("DesiredInstanceCount", 0))
+    return dict(used)
 
 
 def read_endpoint(sagemaker: SageMakerClient, name: str) -> LiveEndpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ class PlannedVariant:
     maximum: int | None = None
     image: str | None = None
     archive: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +129,6 @@ def planned_of(stacks: Sequence[PlannedStack], *, stage: str) -> Planned:
 class _Model:
     image: str | None
     archive: str | None
-    environment: Mapping[str, str]
 
 
 class _Reader:
@@ -194,7 +192,6 @@ class _Reader:
             maximum=variant.get("ManagedInstanceScaling", {}).get("MaxInstanceCount"),
             image=model.image if model is not None else None,
             archive=model.archive if model is not None else None,
-            environment=model.environment if model is not None else {},
         )
 
     def _components(self, stack: PlannedStack, endpoint: str, models: dict[str, _Model]) -> Iterator[PlannedVariant]:
@@ -215,9 +212,7 @@ class _Reader:
         containers = [model.properties.get("PrimaryContainer"), *model.properties.get("Containers", ())]
         container: Mapping[str, Any] = next((found for found in containers if found), {})
         source = container.get("ModelDataSource", {}).get("S3DataSource", {}).get("S3Uri")
-        environment = self._resolver.value(stack, container.get("Environment", {}))
         return _Model(
             image=self._resolver.text(stack, container.get("Image")),
             archive=self._resolver.text(stack, container.get("ModelDataUrl", source)),
-            environment={key: str(value) for key, value in environment.items()},
         )

@@ -69,7 +69,6 @@ class PlannedStack:
     account: str
     region: str
     template: Json
-    protected: bool = False
     execution_role: str = ""
     bootstrap_parameter: str = ""
     bootstrap_version: int = 0
@@ -123,7 +122,6 @@ def _stack(folder: Path, name: str, environment: str, properties: Json) -> Plann
         account=account,
         region=region,
         template=_json(folder / properties["templateFile"]),
-        protected=bool(properties.get("terminationProtection", False)),
         execution_role=properties.get("cloudFormationExecutionRoleArn", "").replace("${AWS::Partition}", "aws"),
         bootstrap_parameter=properties.get("bootstrapStackVersionSsmParameter", ""),
         bootstrap_version=int(properties.get("requiresBootstrapStackVersion", 0)),

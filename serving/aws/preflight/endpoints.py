@@ -8,7 +8,7 @@ from typing import Final
 
 from botocore.exceptions import ClientError
 
-from serving.aws.hosted import read_endpoint
+from serving.aws.hosted import instances_of, read_endpoint
 from serving.aws.preflight.asking import Clients, ask
 from serving.aws.releases import DynamoReleaseStore
 from serving.preflight.checks.names import new_names
@@ -65,8 +65,7 @@ def _elsewhere(clients: Clients, ours: set[str]) -> dict[str, int]:
     for page in sagemaker.get_paginator("list_endpoints").paginate():
         for found in page["Endpoints"]:
             if found["EndpointName"] not in ours:
-                for variant in read_endpoint(sagemaker, found["EndpointName"]).variants:
-                    used[variant.instance_type or ""] += max(variant.count, variant.desired_count)
+                used.update(instances_of(sagemaker, found["EndpointName"]))
     return dict(used)
 
 

@@ -19,7 +19,7 @@ from moto import mock_aws
 
 from serving.aws import session
 from serving.aws.preflight.asking import Clients
-from serving.aws.preflight.endpoints import endpoints_of, targets_of
+from serving.aws.preflight.endpoints import elsewhere_of, endpoints_of, targets_of
 from serving.aws.preflight.names import owners_of
 from serving.aws.preflight.reader import read_live
 from serving.aws.registry import S3ModelRegistry
@@ -123,6 +123,18 @@ def test_an_endpoint_is_read_down_to_the_archive_of_each_slot() -> None:
 @pytest.mark.usefixtures("aws")
 def test_an_endpoint_that_is_not_there_is_absent_and_no_refusal() -> None:
     assert endpoints_of(Clients(REGION), plan()) == {}
+
+
+@pytest.mark.usefixtures("aws")
+def test_instances_of_other_endpoints_are_counted_without_reading_their_models() -> None:
+    deploy_endpoint()
+    sagemaker = client("sagemaker")
+    sagemaker.create_endpoint(EndpointName="somebody-elses", EndpointConfigName="config-1")
+    wanted = [{"VariantName": "a", "DesiredWeight": 1.0, "DesiredInstanceCount": 3}]
+    sagemaker.update_endpoint_weights_and_capacities(EndpointName="somebody-elses", DesiredWeightsAndCapacities=wanted)
+    for slot in "ab":
+        sagemaker.delete_model(ModelName=f"m-{slot}")
+    assert elsewhere_of(Clients(REGION), plan()) == {"ml.c5.large": 4}
 
 
 @pytest.mark.usefixtures("aws")

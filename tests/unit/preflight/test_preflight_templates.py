@@ -207,10 +207,9 @@ def test_a_template_that_is_none_is_refused_in_one_line(template: dict[str, Any]
     assert "\n" not in str(refused.value)
 
 
-def test_a_manifest_gives_environment_protection_and_what_the_bootstrap_must_be(tmp_path: Path) -> None:
+def test_a_manifest_gives_environment_and_what_the_bootstrap_must_be(tmp_path: Path) -> None:
     properties = {
         "templateFile": "x.template.json",
-        "terminationProtection": True,
         "requiresBootstrapStackVersion": 6,
         "bootstrapStackVersionSsmParameter": "/cdk-bootstrap/q/version",
         "cloudFormationExecutionRoleArn": "arn:${AWS::Partition}:iam::1:role/exec",
@@ -219,5 +218,5 @@ def test_a_manifest_gives_environment_protection_and_what_the_bootstrap_must_be(
     (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {"x": artifact, "y": {"type": "cdk:tree"}}}))
     (tmp_path / "x.template.json").write_text("{}")
     [made] = read_stacks(tmp_path)
-    assert (made.name, made.account, made.region, made.protected) == ("x", "1", "eu-west-1", True)
+    assert (made.name, made.account, made.region) == ("x", "1", "eu-west-1")
     assert (made.execution_role, made.bootstrap_version) == ("arn:aws:iam::1:role/exec", 6)
