@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomMetricSpec:
-    """A metric that the project's owner publishes, such as a queue depth, by EndpointName and VariantName.
+    """A metric of yours, such as a queue depth, by EndpointName and VariantName, or by InferenceComponentName.
 
     `target` is its value for each instance; the namespace is the publisher's own, never one of `AWS/`.
     """
