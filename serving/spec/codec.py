@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from functools import cache
+from types import GenericAlias
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import orjson
@@ -77,6 +78,11 @@ def _is_literal(cls: object) -> bool:
     return origin is Literal
 
 
+def _is_tuple(cls: object) -> bool:
+    origin: object = get_origin(cls)
+    return origin is tuple
+
+
 def _table(cls: type, made: Converter) -> Callable[[object, object], object]:
     inner: Callable[[Any, Any], object] = make_dict_structure_fn(cls, made, _cattrs_forbid_extra_keys=True)
 
@@ -84,6 +90,20 @@ def _table(cls: type, made: Converter) -> Callable[[object, object], object]:
         if not isinstance(value, dict):
             raise FieldError("a table", value)
         return inner(value, kind)
+
+    return structure
+
+
+def _sequence(cls: object, made: Converter) -> Callable[[object, object], object]:
+    """A list for a tuple: a text has items too, and must not become a tuple of its letters."""
+    kinds = get_args(cls)
+    count = None if kinds[-1] is Ellipsis else len(kinds)
+    items: Any = GenericAlias(list, kinds[:1])
+
+    def structure(value: object, _: object) -> object:
+        if not isinstance(value, list | tuple) or count not in {None, len(value)}:
+            raise FieldError("a list" if count is None else f"a list of {count}", value)
+        return tuple(made.structure(list(value), items))
 
     return structure
 
@@ -111,6 +131,7 @@ def converter() -> Converter:
     made.register_structure_hook(StrEnum, _enum)
     made.register_structure_hook_func(lambda cls: cls == Runtime, _runtime)
     made.register_structure_hook_func(_is_literal, _literal)
+    made.register_structure_hook_factory(_is_tuple, lambda cls: _sequence(cls, made))
     made.register_structure_hook_factory(
         lambda cls: isinstance(cls, type) and is_dataclass(cls), lambda cls: _table(cls, made)
     )

@@ -29,6 +29,7 @@ _CRON_FIELDS: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (1970, 2199, ()),
 )
 _DAY_OF_MONTH, _DAY_OF_WEEK = 2, 4
+_MOST_DIGITS = 4  # of a year
 
 
 def schedule_names_are_distinct(model: ModelSpec) -> Iterator[Finding]:
@@ -101,7 +102,7 @@ def _is_item(text: str, index: int) -> bool:
     """One item of a list: `*`, a value, a range, each with an optional step."""
     lowest, highest, names = _CRON_FIELDS[index]
     span, slash, step = text.partition("/")
-    if slash and not (step.isascii() and step.isdigit() and 0 < int(step) <= highest):
+    if slash and not (_is_number(step) and 0 < int(step) <= highest):
         return False
     if span == "*":
         return True
@@ -113,7 +114,11 @@ def _is_item(text: str, index: int) -> bool:
 def _value(text: str, lowest: int, names: tuple[str, ...]) -> int | None:
     if text.upper() in names:
         return names.index(text.upper()) + lowest
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if _is_number(text) else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def _moment(text: str) -> datetime | None:
