@@ -37,7 +37,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "drift": (*_CORE, "numpy"),
 }
 # Everything pyproject.toml names in its core dependencies and in the group `lambda`.
-_NAMED = ("boto3", "cattrs", "numpy", "orjson", "packaging", "pillow", "rich", "typer", "valkey")
+_NAMED = ("boto3", "cattrs", "numpy", "orjson", "packaging", "pillow", "rich", "typer", "tzdata", "valkey")
 
 _NOT_DEPLOYED = ("runtime",)  # of serving: the model server is a container's
 _UNUSED = ("tests", "__pycache__", "bin")
