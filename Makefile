@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 STAGE ?= dev
 TORCH_SPEC ?= torch==2.13.0
+TRITON_SPEC ?= nvidia-pytriton==0.7.0 numpy==1.26.4
+MLFLOW_SPEC ?= flask==3.1.3 flask-cors==6.0.5 sqlalchemy==2.1.9 alembic==1.20.1 huey==3.5.4 pandas==3.1.1
 TRAIN_SPEC ?= scikit-image==0.26.0 scikit-learn==1.9.1 onnxscript pillow==13.0.0
 
 VENV := .venv
@@ -47,6 +49,10 @@ test: $(VENV)/.dev ## every test that needs no torch
 test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, beside the lock
 	$(BIN)/python -c "import torch" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet "$(TORCH_SPEC)"
 	$(BIN)/python -c "import skimage, onnxscript" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet $(TRAIN_SPEC)
+	@# what mlflow-skinny lacks to be a tracking server
+	$(BIN)/python -c "import flask, huey, pandas" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet $(MLFLOW_SPEC)
+	@# the wheel's server alone, beside the lock: its Python package wants other releases of the same libraries
+	test -d $(VENV)/triton/pytriton || $(PYTHON) -m pip install --quiet --no-deps --target $(VENV)/triton $(TRITON_SPEC)
 	$(BIN)/pytest -q tests/train
 
 check: $(VENV)/.dev ## the gate: format, lint, architecture, types, specs
