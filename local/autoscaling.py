@@ -34,6 +34,10 @@ class AutoScalingApp:
         self._state = self._file.read()
         self._service = JsonService("application-autoscaling", self._operations())
 
+    def holds(self, resource: str) -> bool:
+        """Say whether a resource is a scalable target."""
+        return any(target["ResourceId"] == resource for target in self._state["targets"].values())
+
     async def start(self) -> None:
         """Do nothing: the state is read already."""
 

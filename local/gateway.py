@@ -46,10 +46,11 @@ def create_gateway(settings: LocalSettings, *, port: int, valkey_port: int, stag
     )
     target = Target(endpoint_url=settings.s3_endpoint_url, region=settings.region)
     other = Absent(ministack_adapter.application(resource_types(target)), account=settings.account)
+    scaling = create_autoscaling(settings)
     services: dict[Service, Asgi] = {
         "other": other,
-        "sagemaker": create_sagemaker(settings),
-        "application-autoscaling": create_autoscaling(settings),
+        "sagemaker": create_sagemaker(settings, scaled=scaling.holds),
+        "application-autoscaling": scaling,
         "page": create_page(
             Place(
                 endpoint_url=settings.s3_endpoint_url,

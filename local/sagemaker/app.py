@@ -8,6 +8,7 @@ counted, so S3 and CloudWatch must still answer while it runs.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -34,7 +35,9 @@ _ATTEMPTS = 6
 class SageMakerApp:
     """The ASGI application; see the module for its life."""
 
-    def __init__(self, settings: LocalSettings, options: Options, chance: random.Random) -> None:
+    def __init__(
+        self, settings: LocalSettings, options: Options, chance: random.Random, scaled: Callable[[str], bool]
+    ) -> None:
         s3 = _client(settings, "s3")
         store = Store(settings)
         self._servers = ModelServers(options=options, logs=settings.state_dir / "logs")
@@ -43,7 +46,7 @@ class SageMakerApp:
         )
         self._capture = Capture(s3, options=options)
         self._meter = Meter(_client(settings, "cloudwatch"), options=options)
-        self._control = JsonService("sagemaker", ControlPlane(store, self._fleets).operations())
+        self._control = JsonService("sagemaker", ControlPlane(store, self._fleets, scaled=scaled).operations())
         self._runtime = RuntimePlane(
             self._fleets.routes,
             settings=settings,
@@ -107,10 +110,22 @@ class SageMakerApp:
 
 
 def create_app(
-    settings: LocalSettings, *, options: Options | None = None, chance: random.Random | None = None
+    settings: LocalSettings,
+    *,
+    options: Options | None = None,
+    chance: random.Random | None = None,
+    scaled: Callable[[str], bool] = lambda _resource: False,
 ) -> SageMakerApp:
-    """Give the application; `chance` chooses variants and samples, so a seeded one makes both repeatable."""
-    return SageMakerApp(settings, options or Options(), chance or random.Random())  # noqa: S311 - traffic, no secrets
+    """Give the application.
+
+    Args:
+        settings: those of all services.
+        options: of the model servers and their records.
+        chance: chooses variants and samples, so a seeded one makes both repeatable.
+        scaled: says whether Application Auto Scaling holds a resource, as `endpoint/NAME/variant/NAME`.
+
+    """
+    return SageMakerApp(settings, options or Options(), chance or random.Random(), scaled)  # noqa: S311 - no secrets
 
 
 async def _refuse_path(scope: Scope, send: Send) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from local.aws_json import Handler, Json, ValidationError
 from local.sagemaker.deployment import capture_summary, new_deployment, retain
@@ -24,11 +24,15 @@ _ENDPOINTS = Listing(
 
 
 class ControlPlane:
-    """Operations over the store; whatever takes time is left to the fleets."""
+    """Operations over the store; whatever takes time is left to the fleets.
 
-    def __init__(self, store: Store, fleets: Fleets) -> None:
+    `scaled` says whether Application Auto Scaling holds a resource, as `endpoint/NAME/variant/NAME`.
+    """
+
+    def __init__(self, store: Store, fleets: Fleets, *, scaled: Callable[[str], bool]) -> None:
         self._store = store
         self._fleets = fleets
+        self._scaled = scaled
 
     def operations(self) -> Mapping[str, Handler]:
         """Give the operations by AWS's names."""
@@ -145,6 +149,7 @@ class ControlPlane:
         self._fleets.refuse_in_progress(name)
         endpoint = self._store.endpoint(name)
         deployment = self._deployment(call["EndpointConfigName"])
+        self._refuse_types_under_scaling(name, deployment["config"])
         if call.get("RetainAllVariantProperties", False):
             retain(deployment, endpoint, exclude=call.get("ExcludeRetainedVariantProperties", []))
         if not call.get("RetainDeploymentConfig", False):
@@ -191,6 +196,20 @@ class ControlPlane:
         self._store.save()
         return {}
 
+    def _refuse_types_under_scaling(self, name: str, config: Json) -> None:
+        """Refuse another instance type of a variant, or none of it, while it is scaled.
+
+        SageMaker guide, *Update endpoints that use automatic scaling*; the wording of AWS is not known here.
+        """
+        deployed = self._store.deployed.get(name)
+        now, then = _instance_types(deployed["config"]) if deployed else {}, _instance_types(config)
+        for variant, kind in now.items():
+            if then.get(variant) != kind and self._scaled(f"endpoint/{name}/variant/{variant}"):
+                raise ValidationError(
+                    f"variant {variant} of endpoint {name} is registered as a scalable target; deregister it before "
+                    f"its instance type {kind} changes or it is removed"
+                )
+
     def _deployment(self, config_name: str) -> Json:
         config = self._store.config(config_name)
         models = {
@@ -215,6 +234,10 @@ class ControlPlane:
         self._store.tags.pop(arn, None)
         self._store.save()
         return {}
+
+
+def _instance_types(config: Json) -> dict[str, str | None]:
+    return {variant["VariantName"]: variant.get("InstanceType") for variant in config["ProductionVariants"]}
 
 
 def _kept(call: Json) -> Json:
