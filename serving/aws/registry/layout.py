@@ -25,7 +25,7 @@ MODELS = "models/"
 _NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 _ALIAS = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_PATH_SEGMENT = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]+")
+_PATH_SEGMENT = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
 
 _MAX_KEY_BYTES = 1024
 """S3 user guide, *Naming Amazon S3 objects*: a key is at most 1,024 bytes of UTF-8."""
