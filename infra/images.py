@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from serving.errors import Problem, SpecError
 from serving.spec import ModelSpec, StageSpec
-from serving.spec.images import ContainerImage, by_digest, chosen_tag, image_key, tagged
+from serving.spec.images import ContainerImage, image_in, image_key
 from serving.spec.rules.images import image_findings
 
 __all__ = ["ContainerImage", "image_of"]
@@ -18,13 +18,8 @@ def image_of(model: ModelSpec, stage: StageSpec) -> ContainerImage:
 
     """
     key = image_key(model)
+    image = image_in(key, stage)
     problems = [Problem(f"stages/{stage.name}.toml", *found) for found in image_findings(stage, keys=(key,))]
-    if problems:
+    if problems or image is None:
         raise SpecError(tuple(problems))
-    own = stage.images.get(key)
-    image = by_digest(own.uri, ami=own.ami) if own is not None else None
-    if image is not None:
-        return image
-    tag = chosen_tag(key, stage)
-    assert tag is not None  # noqa: S101 # image_findings refused it above
-    return tagged(key, tag, region=stage.region)
+    return image

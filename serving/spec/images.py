@@ -131,3 +131,12 @@ def chosen_tag(key: str, stage: StageSpec) -> ImageTag | None:
     family = image_table().images[key]
     own = stage.image_tags.get(key)
     return family.tags[0] if own is None else family.find(own)
+
+
+def image_in(key: str, stage: StageSpec) -> ContainerImage | None:
+    """Give the image of a key in a stage: its own by digest, else by tag; None where that stands for no image there."""
+    own = stage.images.get(key)
+    if own is not None:
+        return by_digest(own.uri, ami=own.ami)
+    tag = chosen_tag(key, stage)
+    return None if tag is None or stage.region not in tag.regions else tagged(key, tag, region=stage.region)

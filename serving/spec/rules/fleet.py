@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from serving.spec.hosting import HostingMode, Strategy
+from serving.spec.images import image_key
 from serving.spec.instances import instance_types
 from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding, Rule
@@ -14,6 +15,8 @@ from serving.spec.rules.stage_model import Placed, PlacedRule
 from serving.spec.stage import SLOTS
 
 _QUOTAS = "AWS Service Quotas, ml.* for endpoint usage"
+_SUPPORT = "AWS Deep Learning Containers, support policy"
+_UNPATCHED = dict.fromkeys(("pytorch-cpu", "pytorch-gpu"), "2026-06-30")
 _MS = 1000
 
 
@@ -44,6 +47,14 @@ def gpus_have_work(placed: Placed) -> Iterator[Finding]:
         yield f"{placed.key}.instance_type", got, "a type without a GPU", "choose ml.c* or ml.m*", ""
 
 
+def images_are_patched(placed: Placed) -> Iterator[Finding]:
+    """AWS patches the PyTorch inference containers no more; an image of one's own by digest is one's own to patch."""
+    key = image_key(placed.own)
+    if key in _UNPATCHED and key not in placed.stage.images:
+        allowed = f"an image that is patched; AWS ended it on {_UNPATCHED[key]}"
+        yield f"{placed.key}", f"the image {key}", allowed, f"serve it by Triton, or give images.{key}", _SUPPORT
+
+
 def rolling_has_a_second_instance(placed: Placed) -> Iterator[Finding]:
     """A rolling batch is at most half of the fleet: one instance is replaced whole."""
     hosting = placed.model.hosting
@@ -65,5 +76,10 @@ def peak_fits_the_fleet(model: ModelSpec) -> Iterator[Finding]:
         yield "slo.peak_qps", got, allowed, "raise the largest count, or promise less", "Little's law"
 
 
-WARNINGS: tuple[PlacedRule, ...] = (quotas_may_be_nought, gpus_have_work, rolling_has_a_second_instance)
+WARNINGS: tuple[PlacedRule, ...] = (
+    quotas_may_be_nought,
+    gpus_have_work,
+    images_are_patched,
+    rolling_has_a_second_instance,
+)
 MODEL_WARNINGS: tuple[Rule, ...] = (peak_fits_the_fleet,)

@@ -17,6 +17,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+", re.ASCII)
 _TAG_TEXT = re.compile(r"[\w\s.:/=+\-@]*")
 _MAX_TAGS, _MAX_TAG_KEY, _MAX_TAG_VALUE = 50, 128, 256
 _MAX_SUBNETS = 16
+_MAX_STAGE_NAME = 32 - len("streamhub--api")
 _TWO_ZONES = 2
 _TAG_API = "AWS API_Tag"
 
@@ -25,6 +26,14 @@ def name_is_usable(stage: StageSpec) -> Iterator[Finding]:
     """A stage's name becomes part of endpoint, stack and function names."""
     if not _NAME.fullmatch(stage.name):
         yield "name", repr(stage.name), "lower-case letters and digits, single - between", "rename it", ""
+
+
+def name_is_short(stage: StageSpec) -> Iterator[Finding]:
+    """`streamhub-<stage>-api` names a load balancer (32 characters); caches have 40, buckets 63."""
+    if len(stage.name) > _MAX_STAGE_NAME:
+        got = f"{len(stage.name)} characters"
+        source = "ELB API_CreateLoadBalancer, Name"
+        yield "name", got, f"at most {_MAX_STAGE_NAME}", "shorten it: it is part of other names", source
 
 
 def account_is_an_id(stage: StageSpec) -> Iterator[Finding]:
@@ -80,6 +89,7 @@ def tags_are_legal(stage: StageSpec) -> Iterator[Finding]:
 
 RULES: tuple[Callable[[StageSpec], Iterable[Finding]], ...] = (
     name_is_usable,
+    name_is_short,
     account_is_an_id,
     zones_are_of_the_region,
     failover_has_two_zones,

@@ -24,6 +24,7 @@ from serving.spec.stage import (
 
 _SAGEMAKER_NAME_CHARS = 63
 _SHADOW_GUIDE = "AWS shadow-tests-exclusions"
+_NO_ZERO_REGIONS = frozenset({"eu-west-3"})
 _GIGABYTE = 1_000_000_000
 _DEFAULT_VOLUME_GB = 30
 _LARGE_GB = 40
@@ -141,6 +142,20 @@ def shadow_is_in_range(placed: Placed) -> Iterator[Finding]:
             yield from wrong_device(placed.own, f"{key}.instance_type", found)
 
 
+def zero_is_taken_by_the_region(placed: Placed) -> Iterator[Finding]:
+    """Some regions take no managed fleet of zero instances: seen so far in eu-west-3."""
+    hosting, region = placed.model.hosting, placed.stage.region
+    if hosting.mode is HostingMode.COMPONENTS and hosting.min_count == 0 and region in _NO_ZERO_REGIONS:
+        source = "measured: stdapi-ai/stdapi.ai#43"
+        yield (
+            f"{placed.key}.min_count",
+            f"0 in {region}",
+            "1 or more there",
+            "raise it, or choose another region",
+            source,
+        )
+
+
 def key_is_ours(placed: Placed) -> Iterator[Finding]:
     """A model that requires a key of ours is only in stages that have one."""
     if placed.own.hosting.volume_key == "required" and placed.stage.encryption != "customer-key":
@@ -182,6 +197,7 @@ RULES: tuple[PlacedRule, ...] = (
     copies_are_for_components,
     shadow_is_beside_a_realtime_model,
     shadow_is_in_range,
+    zero_is_taken_by_the_region,
     key_is_ours,
     archives_fit_the_disk,
 )

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from serving.spec import (
     DeploymentSpec,
     HostingMode,
+    ImageOverride,
     ModelSpec,
+    PyTorchRuntime,
     ScheduleSpec,
     StepPolicySpec,
     StepSpec,
@@ -113,6 +115,28 @@ def test_a_window_with_too_few_rows_warns(project: Project) -> None:
     stage = replace(stage, models={model.name: entry})
     (told,) = stage_warnings(stage, {model.name: slow}, project.locks, file="stages/dev.toml")
     assert "360 rows a window" in told.got
+
+
+def test_a_container_that_is_patched_no_more_warns_unless_the_image_is_ones_own(project: Project) -> None:
+    stage, model = project.stages["dev"], project.models["recommendation_ranker"]
+    scripted = replace(model, runtime=PyTorchRuntime(device="cpu"))
+    stage = replace(stage, models={model.name: stage.models[model.name]})
+    (told,) = stage_warnings(stage, {model.name: scripted}, project.locks, file="x")
+    assert "2026-06-30" in told.allowed
+    own = replace(stage, images={"pytorch-cpu": ImageOverride(uri="mine")})
+    assert stage_warnings(own, {model.name: scripted}, project.locks, file="x") == []
+
+
+def test_a_gpu_without_work_and_a_rolling_fleet_of_one_warn(project: Project) -> None:
+    stage, model = project.stages["dev"], project.models["recommendation_ranker"]
+    entry = replace(stage.models[model.name], instance_type="ml.g4dn.xlarge", min_count=1)
+    rolling = replace(model.hosting, mode=HostingMode.ASYNC, deployment=DeploymentSpec(strategy=Strategy.ROLLING))
+    stage = replace(stage, models={model.name: replace(entry, deployment=None)})
+    told = stage_warnings(stage, {model.name: replace(model, hosting=rolling)}, project.locks, file="x")
+    assert [(warning.key.rsplit(".", 1)[-1], warning.got) for warning in told] == [
+        ("instance_type", "ml.g4dn.xlarge, whose 1 GPU does nothing"),
+        ("min_count", "1 with rolling"),
+    ]
 
 
 def test_capture_volume_is_requests_by_bytes_in_base64(project: Project) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from scripts import image_table, instance_table
 from serving.spec import ImageOverride, StageSpec
-from serving.spec.images import AMI_CUDA_MAJOR, by_digest, chosen_tag, needs_gpu, tagged
+from serving.spec.images import AMI_CUDA_MAJOR, by_digest, chosen_tag, image_in, needs_gpu, tagged
 from serving.spec.images import image_table as committed
 from serving.spec.instances import has_local_nvme, hosting_regions, instance_types, nearest
 from serving.spec.load import load_project
@@ -112,7 +112,7 @@ def test_an_image_by_digest_keeps_its_account_and_takes_its_host_image(stage: St
     uri = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/team/triton@{DIGEST}"
     own = ImageOverride(uri=uri, ami="al2023-ami-sagemaker-inference-gpu-4-1")
     assert list(image_findings(replace(stage, images={"triton-gpu": own}), keys={"triton-gpu"})) == []
-    image = by_digest(own.uri, ami=own.ami)
+    image = image_in("triton-gpu", replace(stage, images={"triton-gpu": own}))
     assert image is not None
     assert (image.uri, image.ami) == (uri, own.ami)
     assert image.repository_arn == "arn:aws:ecr:us-east-1:123456789012:repository/team/triton"
