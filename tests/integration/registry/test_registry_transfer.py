@@ -83,6 +83,28 @@ def test_parts_of_other_bytes_are_not_taken_for_ours(s3: S3Server, bucket: str, 
     assert s3.client.get_object(**blob(bucket))["Body"].read() == BYTES
 
 
+@pytest.mark.parametrize("operation", ["CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"])
+def test_two_who_push_the_same_bytes_share_parts_and_both_succeed(
+    s3: S3Server, bucket: str, tmp_path: Path, operation: str
+) -> None:
+    path, beside = packed_archive(tmp_path, "toy", "1.0.0", BYTES)
+    client, manifest = client_at(s3.url), read_manifest(beside)
+    armed = [True]
+
+    def whole_push_of_another(**_: object) -> None:
+        if armed[0]:
+            armed[0] = False
+            registry_at(s3.url, bucket).push(path, manifest, actor="bob")
+
+    client.meta.events.register(f"provide-client-params.s3.{operation}", whole_push_of_another)
+    mine = S3ModelRegistry(
+        bucket, client, clock=lambda: datetime.now(UTC), transfer=replace(TRANSFER, parallel=1)
+    ).push(path, manifest, actor="ann")
+    assert mine.created_by == "bob"
+    registry_at(s3.url, bucket).verify("toy", "1.0.0")
+    assert s3.client.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
+
+
 def test_an_object_that_another_tool_sent_in_other_parts_is_read_to_be_believed(
     s3: S3Server, bucket: str, tmp_path: Path
 ) -> None:
