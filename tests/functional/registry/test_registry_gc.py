@@ -224,6 +224,19 @@ def test_a_whole_push_at_any_moment_of_a_collection_is_refused_or_keeps_its_byte
     registry.verify("toy", "1.0.0")
 
 
+@pytest.mark.parametrize("moment", COLLECTION_MOMENTS)
+def test_of_two_collections_that_meet_one_removes_and_neither_fails(
+    s3: Any, registry: S3ModelRegistry, other: S3ModelRegistry, orphaned: Package, moment: str
+) -> None:
+    inner: list[int] = []
+    before(s3, *COLLECTION_MOMENTS[moment], lambda: inner.append(len(other.collector.collect(grace=GRACE).removed)))
+    outer = len(registry.collector.collect(grace=GRACE).removed)
+    assert keys(s3) == []
+    assert inner[0] + outer >= 1
+    registry.push(*orphaned, actor="bob")
+    registry.verify("toy", "1.0.0")
+
+
 def test_a_claim_between_condemnation_and_second_look_keeps_its_bytes(
     s3: Any, registry: S3ModelRegistry, clock: Later, package: Package
 ) -> None:
