@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from serving.errors import LocalStackError
 from serving.preflight.planned import Planned, read_planned
 from serving.spec.load import load_project
 from tests.integration.cdk_deploy.story import (
@@ -27,6 +28,19 @@ AUTOSCALED_A = f"endpoint/{RANKER}/variant/a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Another instance type for the ranker: at once, and in the two deploys that the page names."""
+
+    refused: str
+    before_refused: Preflight
+    after_refused: Look
+    before_one: Preflight
+    one: Look
+    before_two: Preflight
+    two: Look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
     """What each step left."""
 
@@ -39,11 +53,11 @@ class Story:
     second_templates: Planned
     before_second: Preflight
     busy_swapped: Preflight
-    type_changed: Preflight
     second: Look
     before_third: Preflight
     third_log: str
     third: Look
+    resize: Resize
     left: tuple[str, ...]
     stacks_left: dict[str, str]
 
@@ -73,13 +87,14 @@ def _tell(world: World) -> Story:
     world.publish()
     second = world.synth("second")
     before_second = world.preflight(second)
-    busy_swapped, type_changed = _what_somebody_else_would_deploy(world, second)
+    busy_swapped = _swap_the_busy_slot(world, second)
     world.cdk.deploy("second", "--all", "--concurrency", "4", out=second)
     after_second = world.look()
 
     before_third = world.preflight(second)
     world.cdk.deploy("third", "--all", "--concurrency", "4", out=second)
     third = world.look()
+    resize = _resize(world)
     world.cdk.destroy("destroy", out=second)
     return Story(
         empty=empty,
@@ -91,11 +106,11 @@ def _tell(world: World) -> Story:
         second_templates=read_planned(second, stage=STAGE),
         before_second=before_second,
         busy_swapped=busy_swapped,
-        type_changed=type_changed,
         second=after_second,
         before_third=before_third,
         third_log=world.log("cdk-third"),
         third=third,
+        resize=resize,
         left=tuple(leftovers(world)),
         stacks_left=dict(world.look().stacks),
     )
@@ -138,16 +153,39 @@ def _change_by_hand(world: World) -> Look:
     return world.look()
 
 
-def _what_somebody_else_would_deploy(world: World, templates: Path) -> tuple[Preflight, Preflight]:
+def _swap_the_busy_slot(world: World, templates: Path) -> Preflight:
+    """Ask about templates that somebody else might deploy: the new version where the traffic is."""
     locks = load_project(world.project).locks["recommendation_ranker"]
-    folder = templates.parent
-    swap = swapped(
-        world.project, templates, _new(folder / "swap"), old=locks["2.0.0"].sha256, new=locks["3.0.0"].sha256
-    )
-    resize = swapped(world.project, templates, _new(folder / "resize"), old="ml.c6i.large", new="ml.c6i.xlarge")
-    return tuple(world.preflight(changed, project=project) for project, changed in (swap, resize))  # type: ignore[return-value]
-
-
-def _new(folder: Path) -> Path:
+    folder = templates.parent / "swap"
     folder.mkdir()
-    return folder
+    project, changed = swapped(world.project, templates, folder, old=locks["2.0.0"].sha256, new=locks["3.0.0"].sha256)
+    return world.preflight(changed, project=project)
+
+
+def _resize(world: World) -> Resize:
+    model, line, larger = "recommendation_ranker", r"^instance_type = .*$", 'instance_type = "ml.c6i.xlarge"'
+    world.edit(model, line, larger)
+    resized = world.synth("resized", functions=False)
+    before_refused, refused = world.preflight(resized), ""
+    try:
+        world.cdk.deploy("refused", RANKER, "--exclusively", out=resized)
+    except LocalStackError as error:
+        refused = str(error)
+    after_refused = world.look()
+    world.edit(model, line, 'instance_type = "ml.c6i.large"\nautoscaling = false')
+    released = world.synth("released", functions=False)
+    before_one = world.preflight(released)
+    world.cdk.deploy("one", RANKER, "--exclusively", out=released)
+    one = world.look()
+    world.edit(model, r"^instance_type = .*\nautoscaling = false$", larger)
+    before_two = world.preflight(resized)
+    world.cdk.deploy("two", RANKER, "--exclusively", out=resized)
+    return Resize(
+        refused=refused,
+        before_refused=before_refused,
+        after_refused=after_refused,
+        before_one=before_one,
+        one=one,
+        before_two=before_two,
+        two=world.look(),
+    )

@@ -52,6 +52,7 @@ class Look:
 
     stacks: Mapping[str, str]
     endpoints: Mapping[str, Mapping[str, Any]]
+    types: Mapping[str, Mapping[str, str]]
     targets: Mapping[str, tuple[int, int]]
     update_calls: tuple[str, ...]
 
@@ -98,11 +99,12 @@ class World:
         """The CLI as `streamhub local up` uses it."""
         return CdkCli(self.project, environment=self.stack.env, commands=Commands(self.state / "logs"))
 
-    def synth(self, name: str) -> Path:
-        """Build functions and templates as they are now."""
+    def synth(self, name: str, *, functions: bool = True) -> Path:
+        """Build functions and templates as they are now; without `functions` those of the last time are taken."""
         lambdas, out = self.state / "lambdas", self.templates / name
         build = [sys.executable, "-m", "lambdas.build", "--target", "local", "--out", str(lambdas)]
-        subprocess.run(build, cwd=self.project, env=clean_environment({}), check=True, capture_output=True)
+        if functions:
+            subprocess.run(build, cwd=self.project, env=clean_environment({}), check=True, capture_output=True)
         self.cdk.synth(stage=STAGE, lambdas=lambdas, out=out)
         return out
 
@@ -156,9 +158,20 @@ class World:
         return Look(
             stacks={stack["StackName"]: stack["StackStatus"] for stack in stacks},
             endpoints={name: _described(sagemaker, name) for name in _names(sagemaker)},
+            types={
+                name: {
+                    variant["VariantName"]: variant["InstanceType"]
+                    for variant in sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+                }
+                for name, config in _configs(sagemaker).items()
+            },
             targets={target["ResourceId"]: (target["MinCapacity"], target["MaxCapacity"]) for target in targets},
             update_calls=tuple(re.findall(r"SageMaker\.UpdateEndpoint (\{.*\})", self.log("gateway"))),
         )
+
+
+def _configs(sagemaker: Any) -> dict[str, str]:
+    return {name: _described(sagemaker, name)["EndpointConfigName"] for name in _names(sagemaker)}
 
 
 def _names(sagemaker: Any) -> list[str]:

@@ -101,8 +101,8 @@ def test_preflight_refuses_a_new_version_in_the_busy_slot(story: Story) -> None:
 
 
 def test_preflight_refuses_another_instance_type_of_autoscaled_slots_and_spells_out_two_deploys(story: Story) -> None:
-    assert story.type_changed.code == 1
-    lines = story.type_changed.lines("instance type")
+    assert story.resize.before_refused.code == 1
+    lines = story.resize.before_refused.lines("instance type")
     assert len(lines) == 2
     for line in lines:
         assert "ml.c6i.xlarge in place of ml.c6i.large" in line
@@ -131,6 +131,31 @@ def test_a_third_deploy_without_a_change_does_nothing(story: Story) -> None:
     assert sorted(unchanged) == sorted(name for name in story.second.stacks if name.startswith("streamhub-"))
     assert story.third.update_calls == story.second.update_calls
     assert story.third == story.second
+
+
+def test_emulator_another_type_of_a_scaled_slot_is_refused_and_rolled_back(story: Story) -> None:
+    resize = story.resize
+    assert resize.before_refused.of("error") == ["instance type"]
+    assert "is registered as a scalable target" in resize.refused
+    assert resize.after_refused.stacks[RANKER] == "UPDATE_ROLLBACK_COMPLETE"
+    assert resize.after_refused.types == story.third.types
+
+
+def test_emulator_the_first_of_two_deploys_takes_the_targets_away_and_touches_no_endpoint(story: Story) -> None:
+    resize = story.resize
+    # the rolled back update is told once more, and hinders nothing
+    assert (resize.before_one.code, resize.before_one.of("warning")) == (0, ["stack"])
+    gone = {resource for resource in story.third.targets if f"/{RANKER}/" in resource}
+    assert set(resize.one.targets) == set(story.third.targets) - gone
+    assert resize.one.endpoints[RANKER]["ProductionVariants"] == story.third.endpoints[RANKER]["ProductionVariants"]
+
+
+def test_emulator_the_second_changes_the_type_keeps_weights_and_counts_and_scales_again(story: Story) -> None:
+    resize = story.resize
+    assert (resize.before_two.code, resize.before_two.of("warning")) == (0, ["instance type"])
+    assert resize.two.types[RANKER] == {"a": "ml.c6i.xlarge", "b": "ml.c6i.xlarge"}
+    assert resize.two.variants(RANKER) == story.third.variants(RANKER)
+    assert set(resize.two.targets) == set(story.third.targets)
 
 
 def test_destroy_leaves_nothing(story: Story) -> None:
