@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,12 +62,12 @@ class Story:
 
 
 @pytest.fixture(scope="session", name="story")
-def story_fixture(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Tell the whole story once."""
+def story_fixture(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Tell the whole story once; nothing runs any more when the first claim is looked at."""
     world = World(root, tmp_path_factory.mktemp("cdk-deploy"))
     with world.stack as stack:
         stack.start_services()
-        yield _tell(world)
+        return _tell(world)
 
 
 def _tell(world: World) -> Story:
