@@ -76,10 +76,18 @@ def compare(expected: Arrays, got: Arrays, tolerance: Tolerance) -> Difference:
             have_text, want_text = (f"{array.dtype} {list(array.shape)}" for array in (have, want))
             problems.append(f"output {name!r}: got {have_text}; allowed {want_text}; export it again")
             continue
+        if not (_finite(want) and _finite(have)):
+            what = f"output {name!r}: got values that are not finite"
+            problems.append(f"{what}; allowed numbers; mend the network or inputs.range")
+            continue
         absolute, relative = _errors(want, have, floor=tolerance.absolute)
         worst_abs, worst_rel = max(worst_abs, absolute), max(worst_rel, relative)
         problems += _beyond(name, want, have, tolerance)
     return Difference(max_abs_error=worst_abs, max_rel_error=worst_rel, problems=tuple(problems))
+
+
+def _finite(array: Array) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def _errors(want: Array, have: Array, *, floor: float) -> tuple[float, float]:
@@ -87,19 +95,14 @@ def _errors(want: Array, have: Array, *, floor: float) -> tuple[float, float]:
         return 0.0, 0.0
     size = np.abs(want.astype(np.float64))
     apart = np.abs(have.astype(np.float64) - want.astype(np.float64))
-    both = np.isfinite(size) & np.isfinite(apart)
-    counted = both & (size >= floor)
-    relative = float((apart[counted] / size[counted]).max()) if counted.any() else 0.0
-    return float(apart[both].max()) if both.any() else 0.0, relative
+    counted = size >= floor
+    return float(apart.max()), float((apart[counted] / size[counted]).max()) if counted.any() else 0.0
 
 
 def _beyond(name: str, want: Array, have: Array, tolerance: Tolerance) -> Iterator[str]:
     if want.dtype.kind != "f":
         if not np.array_equal(want, have):
             yield f"output {name!r}: got {int((want != have).sum())} other values; allowed none; export it again"
-        return
-    if not (np.isfinite(want).all() and np.isfinite(have).all()):
-        yield f"output {name!r}: got values that are not finite; allowed numbers; mend the network or inputs.range"
         return
     apart = np.abs(have.astype(np.float64) - want.astype(np.float64))
     excess = apart - tolerance.absolute - tolerance.relative * np.abs(want.astype(np.float64))
