@@ -60,11 +60,11 @@ def test_package_without_a_version_takes_the_newest_and_says_what_it_wrote(run: 
     code, out, _ = run("package", "recommendation_ranker", "--json")
     document = orjson.loads(out)
     assert code == 0
-    assert document["version"] == "3.0.0"
-    assert document["path"] == "dist/recommendation_ranker-3.0.0.model.tar.gz"
+    assert document["version"] == "3.1.0"
+    assert document["path"] == "dist/recommendation_ranker-3.1.0.model.tar.gz"
     assert document["size_bytes"] == (project / document["path"]).stat().st_size
     locked = orjson.loads((project / "models/recommendation_ranker/model.lock.json").read_bytes())
-    assert document["sha256"] == locked["3.0.0"]["sha256"]
+    assert document["sha256"] == locked["3.1.0"]["sha256"]
     assert "recommendation_ranker/1/model.onnx" in {entry["path"] for entry in document["files"]}
 
 
@@ -75,8 +75,8 @@ def test_lock_packages_every_version_and_one_version_leaves_the_others(run: Run,
     code, out, _ = run("package", "recommendation_ranker", "--lock", "--json", "--out", "out")
     assert code == 0
     assert lock.read_bytes() == before
-    assert [row["version"] for row in orjson.loads(out)["versions"]] == ["2.0.0", "3.0.0"]
-    assert len(list((project / "out").iterdir())) == 4
+    assert [row["version"] for row in orjson.loads(out)["versions"]] == ["2.0.0", "3.0.0", "3.1.0"]
+    assert len(list((project / "out").iterdir())) == 6
     run("package", "recommendation_ranker", "--lock", "--version", "2.0.0")
     assert lock.read_bytes() == before
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_packaged_is_refused_in_lines_without_a_trace(run: Run) -
 
 
 def test_verify_says_ok_or_every_finding(run: Run, project: Path) -> None:
-    run("package", "recommendation_ranker")
+    run("package", "recommendation_ranker", "--version", "3.0.0")
     archive = "dist/recommendation_ranker-3.0.0.model.tar.gz"
     code, out, _ = run("verify", archive)
     assert code == 0

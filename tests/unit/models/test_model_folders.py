@@ -111,7 +111,7 @@ def test_the_baseline_holds_what_the_spec_watches(root: Path, model: str, versio
 @pytest.mark.parametrize(("model", "version"), VERSIONS)
 def test_metrics_name_code_data_and_seed(root: Path, model: str, version: str) -> None:
     record = json.loads((root / f"models/{model}/weights/{version}.metrics.json").read_text())
-    assert set(record) == {"metrics", "training_commit", "data_sha256", "seed"}
+    assert set(record) == {"metrics", "training_commit", "data_sha256", "seed", "parity"}
     assert len(record["training_commit"]) == 40
     assert len(record["data_sha256"]) == 64
 

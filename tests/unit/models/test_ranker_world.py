@@ -12,10 +12,10 @@ import onnxruntime as ort
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from model_packaging.accuracy import area_under_curve
 from models.recommendation_ranker.train import (
     EVALUATION_SEED,
     Evaluation,
-    area_under_curve,
     evaluation,
     measure,
     scores_of,
