@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import orjson
 
 from model_packaging import pytorch_script, triton, vllm
-from model_packaging.archive import Member, Progress, WrittenArchive, write_archive
+from model_packaging.archive import Member, Progress, WrittenArchive, compressor, write_archive
 from model_packaging.convert import converted
 from model_packaging.prefix import write_prefix
 from model_packaging.trial import answer_problems, first_rows, sample_problems
@@ -237,7 +237,10 @@ def _manifest(
         training_commit=record.training_commit,
         data_sha256=record.data_sha256,
         baseline=baseline,
-        toolchain={tool: installed(tool) for tool in TOOLS[spec.runtime.kind]},
+        toolchain={
+            **{tool: installed(tool) for tool in TOOLS[spec.runtime.kind]},
+            **(compressor() if layout_of(spec) == "archive" else {}),
+        },
         layout=layout_of(spec),
         parity=record.parity,
         conversion=conversion,

@@ -6,13 +6,16 @@ import io
 import os
 import tarfile
 import tracemalloc
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from model_packaging.archive import Member, write_archive
+from model_packaging.build import package
 from model_packaging.pieces import PIECE_BYTES, Pieces, thread_count
 from serving.errors import PackagingError
+from serving.spec.model import ModelSpec
 
 
 def read_back(archive: Path) -> dict[str, bytes]:
@@ -193,3 +196,11 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path) -> None:
 def test_more_files_than_a_reader_takes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PackagingError, match="4096 files"):
         write_archive([Member(str(number), b"") for number in range(4097)], tmp_path / "out.tar.gz")
+
+
+def test_the_manifest_names_the_compressor_that_archives_are_written_with(
+    spec: ModelSpec, model_dir: Path, tmp_path: Path
+) -> None:
+    toolchain = package(spec, "1.0.0", model_dir=model_dir, out_dir=tmp_path, image="x").toolchain
+    assert toolchain["deflate"] == version("deflate")
+    assert toolchain["gzip"] == "level 6, pieces of 4 MiB"
