@@ -16,9 +16,9 @@ import cdk_nag
 import pytest
 
 STAGES = ("dev", "staging", "prod", "tasks")
-# APIG4: two open routes. IAM5: grants below named prefixes, and actions without a finer resource. L1: the runtime of
-# the locked wheels. VPC7: no flow logs where the stage is thrown away. AEC6: IAM tokens instead of an AUTH token.
-# ECS2: names in a task's environment.
+# APIG4: two open routes. IAM5: grants below named prefixes, and actions without a finer resource. L1: the runtime that
+# the locked wheels are for. VPC7: no flow logs where the stage is thrown away. AEC6: IAM tokens, no AUTH token. ECS2:
+# names in a task's environment.
 _FUNCTIONS = {"AwsSolutions-APIG4": 2, "AwsSolutions-L1": 3}
 NAG = {
     "dev": {**_FUNCTIONS, "AwsSolutions-IAM5": 39, "AwsSolutions-VPC7": 1},

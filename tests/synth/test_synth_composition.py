@@ -89,16 +89,6 @@ def test_outputs_that_the_local_stack_reads_are_there(dev: Any) -> None:
         assert names <= set(dev.templates[part]["Outputs"])
 
 
-@pytest.mark.parametrize("stage_name", ["dev", "prod"])
-def test_cfn_lint_finds_nothing(stage_name: str, request: pytest.FixtureRequest) -> None:
-    folder = request.getfixturevalue(stage_name).folder
-    files = sorted(str(path) for path in folder.glob("*.template.json"))
-    # both are CDK's habit: a DependsOn that a reference implies already, and no maximal object ownership
-    command = [str(Path(sys.executable).parent / "cfn-lint"), "-i", "W3005", "W3045", "--", *files]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
-
-
 def test_a_stage_that_is_not_there_is_refused_naming_those_that_are(project: Any, synthesise: Any) -> None:
     with pytest.raises(ModelNotFoundError, match="dev, prod, staging"):
         synthesise(project, "production")

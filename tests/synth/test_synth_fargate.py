@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import cdk_nag
-
 # ECS guide: sizes of a Fargate task with one vCPU, MiB
 ONE_VCPU_MEMORY = {str(gib * 1024) for gib in range(2, 9)}
 
@@ -177,7 +175,3 @@ def test_what_starts_and_logs_tasks_is_reached_inside_the_network(tasks: Any) ->
     ends = [name if isinstance(name, str) else name["Fn::Join"][1][-1] for name in names]
     services = {end.removeprefix("com.amazonaws.us-east-1").removeprefix(".") for end in ends}
     assert services == {"s3", "dynamodb", "sagemaker.runtime", "ecr.api", "ecr.dkr", "logs"}
-
-
-def test_cdk_nag_finds_nothing_in_it_either(fargate_project: Any, synthesise: Any) -> None:
-    assert synthesise(fargate_project, "tasks", cdk_nag.AwsSolutionsChecks(verbose=True)).templates
