@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -115,7 +116,7 @@ def test_what_aws_would_refuse_is_refused_at_synth(
     assert said in str(caught.value)
 
 
-def test_the_app_gives_the_same_templates_on_any_machine(
+def test_the_app_gives_the_same_bytes_on_any_machine_and_without_a_network(
     root: Path, tmp_path: Path, lambda_folder: Path, context: Any
 ) -> None:
     load_project(root)  # the committed locks, not made-up ones: what a deploy would take
@@ -128,18 +129,29 @@ def test_the_app_gives_the_same_templates_on_any_machine(
         "CDK_DEFAULT_REGION": "ap-south-1",
         "STREAMHUB_FEATURES_URL": "valkey://127.0.0.1:9",
         "TZ": "Pacific/Auckland",
+        "PYTHONHASHSEED": "1",
     }
+    alone = _without_network()
     given = {**context, "stage": "dev", "lambdas": str(lambda_folder)}
     made = []
-    for name, extra in (("here", {}), ("elsewhere", elsewhere)):
+    app = [sys.executable, str(root / "app.py")]
+    for name, extra, command, cwd in (("here", {}, app, root), ("elsewhere", elsewhere, [*alone, *app], tmp_path)):
         out = tmp_path / name
         environment = {**here, **extra, "CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": json.dumps(given)}
-        done = subprocess.run(
-            [sys.executable, "app.py"], cwd=root, env=environment, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         made.append(
             {path.name: path.read_bytes() for kind in ("template", "assets") for path in out.glob(f"*.{kind}.json")}
         )
     assert made[0] == made[1]
     assert f"streamhub-dev-{next(iter(PARTS))}.template.json" in made[0]
+
+
+def _without_network() -> list[str]:
+    """Give what starts a command in a network namespace of its own, empty; nothing where the kernel lets nobody."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return []
+    command = [unshare, "--map-root-user", "--net"]
+    done = subprocess.run([*command, "true"], capture_output=True, check=False)
+    return command if done.returncode == 0 else []
