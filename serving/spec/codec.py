@@ -22,7 +22,7 @@ from cattrs import (
     ForbiddenExtraKeysError,
     IterableValidationNote,
 )
-from cattrs.gen import make_dict_structure_fn
+from cattrs.gen import make_dict_structure_fn, mapping_structure_factory
 
 from serving.spec.runtime import PyTorchRuntime, Runtime, TritonRuntime, VllmRuntime
 
@@ -83,8 +83,24 @@ def _is_tuple(cls: object) -> bool:
     return origin is tuple
 
 
+def _is_mapping(cls: object) -> bool:
+    origin: object = get_origin(cls)
+    return origin is dict
+
+
 def _table(cls: type, made: Converter) -> Callable[[object, object], object]:
     inner: Callable[[Any, Any], object] = make_dict_structure_fn(cls, made, _cattrs_forbid_extra_keys=True)
+
+    def structure(value: object, kind: object) -> object:
+        if not isinstance(value, dict):
+            raise FieldError("a table", value)
+        return inner(value, kind)
+
+    return structure
+
+
+def _mapping(cls: Any, made: Converter) -> Callable[[object, object], object]:  # noqa: ANN401 - dict[str, any type]
+    inner: Callable[[Any, Any], object] = mapping_structure_factory(cls, made)
 
     def structure(value: object, kind: object) -> object:
         if not isinstance(value, dict):
@@ -132,6 +148,7 @@ def converter() -> Converter:
     made.register_structure_hook_func(lambda cls: cls == Runtime, _runtime)
     made.register_structure_hook_func(_is_literal, _literal)
     made.register_structure_hook_factory(_is_tuple, lambda cls: _sequence(cls, made))
+    made.register_structure_hook_factory(_is_mapping, lambda cls: _mapping(cls, made))
     made.register_structure_hook_factory(
         lambda cls: isinstance(cls, type) and is_dataclass(cls), lambda cls: _table(cls, made)
     )

@@ -120,10 +120,26 @@ def parse(text: str, cls: type[T], *, file: str) -> T:
     """
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib lets Python's own limits of digits and depth through
         problem = Problem(file, "-", f"text that is not TOML ({error})", "TOML 1.0", "mend the syntax at that place")
         raise SpecError((problem,)) from error
+    if unprintable := tuple(_unprintable(table, file=file)):
+        raise SpecError(unprintable)
     return _structure(table, cls, file=file)
+
+
+def _unprintable(value: object, *, file: str, key: str = "") -> Iterator[Problem]:
+    """Say which texts hold control characters: they end up in names, paths, keys and log lines."""
+    if isinstance(value, str):
+        if not value.isprintable():
+            yield Problem(file, key, repr(value), "text without control characters", "take them out")
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _unprintable(name, file=file, key=key or "-")
+            yield from _unprintable(inner, file=file, key=f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _unprintable(inner, file=file, key=f"{key}[{index}]")
 
 
 def _model_file(name: str) -> str:

@@ -40,6 +40,8 @@ def budget_fits_the_p99(model: ModelSpec) -> Iterator[Finding]:
     for key, value in (("invoke_ms", budget.invoke_ms), ("overhead_ms", budget.overhead_ms)):
         if value <= 0:
             yield f"budget.{key}", str(value), "above 0", "give it a share of the p99", ""
+    if budget.feature_read_ms < 0:
+        yield "budget.feature_read_ms", f"{budget.feature_read_ms:g}", "0 or more", "give it its share of the p99", ""
     spent = budget.feature_read_ms + budget.invoke_ms + budget.overhead_ms
     if spent > model.slo.p99_ms:
         yield "budget", f"{spent:g} ms in all", f"at most slo.p99_ms = {model.slo.p99_ms:g}", "shrink a part", ""

@@ -137,7 +137,7 @@ def test_archives_that_cannot_be_served_are_refused_in_one_line(packed: Any, tmp
 
 
 def test_an_archive_of_vllm_is_sent_to_its_container(pack_vllm: Path) -> None:
-    assert "vLLM container" in refused("-m", "serving.runtime", "--archive", str(pack_vllm), "--port", "0")
+    assert "its own container (vllm)" in refused("-m", "serving.runtime", "--archive", str(pack_vllm), "--port", "0")
 
 
 def test_the_command_says_where_it_serves_and_refuses_a_taken_port(packed: Any) -> None:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from serving.errors import SpecError
 from serving.spec import ModelSpec, StageSpec
-from serving.spec.codec import converter, failures
+from serving.spec.codec import converter, failures, from_json
 from serving.spec.load import Project, load_project, parse
+from serving.spec.manifest import LockedVersion
 from serving.spec.rules import model_problems, model_warnings, stage_problems, stage_warnings
 
 T = TypeVar("T")
@@ -157,3 +158,29 @@ step = { metric = "cpu", threshold = "high", steps = [{ lower = "0" }] }
         "hosting.batch.scaling.step.steps[0].lower",
         "hosting.batch.scaling.step.steps[0].add",
     }
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 3000, "a = " + "9" * 5001, "a = \x00", ""], ids=["depth", "digits", "control", "empty"]
+)
+@pytest.mark.parametrize("cls", [ModelSpec, StageSpec])
+def test_a_file_beyond_what_python_parses_is_one_problem_or_more(text: str, cls: type) -> None:
+    with pytest.raises(SpecError):
+        parse(text, cls, file="any.toml")
+
+
+@pytest.mark.parametrize("character", ["\\u0000", "\\u0007", "\\u001b", "\\u0085", "\\u202e"])
+@pytest.mark.parametrize("key", ["owner", "description", "weights", "baseline", "entity"])
+def test_no_text_of_a_spec_holds_control_characters(root: Path, key: str, character: str) -> None:
+    lines = (root / RANKER).read_text().splitlines()
+    place = next(index for index, line in enumerate(lines) if line.startswith(f"{key} = "))
+    lines[place] = f'{key} = "before{character}after"'
+    with pytest.raises(SpecError) as refused:
+        parse("\n".join(lines), ModelSpec, file=RANKER)
+    assert [problem.allowed for problem in refused.value.problems] == ["text without control characters"]
+
+
+@pytest.mark.parametrize("value", ["[]", "3", '"text"', "null", "true"])
+def test_a_lock_that_is_no_table_is_a_problem(value: str) -> None:
+    with pytest.raises(ValueError, match="got"):
+        from_json(value.encode(), dict[str, LockedVersion])
