@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
+from typing import Protocol
 
 from model_packaging.pieces import LEVEL, PIECE_BYTES, Pieces
 from serving.errors import PackagingError
@@ -28,6 +29,14 @@ Progress = Callable[[int, int], None]
 
 _READ_BYTES = 1 << 20
 _BLOCK = tarfile.BLOCKSIZE
+
+
+class Hash(Protocol):
+    """A digest that grows."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take more bytes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +174,8 @@ def _write(
                 pieces.write(_header(folder, folder=True))
         pieces.write(_header(member.path, size=size))
         digest = hashlib.sha256()
-        for chunk in _chunks(member, size):
-            digest.update(chunk)
-            pieces.write(chunk)
-            done += len(chunk)
+        for count in _copied(member, size, pieces, digest):
+            done += count
             if progress is not None:
                 progress(done, total)
         pieces.write(bytes(-size % _BLOCK))
@@ -189,16 +196,23 @@ def _header(path: str, *, size: int = 0, folder: bool = False) -> bytes:
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
 
 
-def _chunks(member: Member, size: int) -> Iterator[bytes]:
+def _copied(member: Member, size: int, pieces: Pieces, digest: Hash) -> Iterator[int]:
+    """Read a member straight into the pieces, and give the bytes of each step."""
     if isinstance(member.source, bytes):
-        if size:
-            yield member.source
+        digest.update(member.source)
+        pieces.write(member.source)
+        yield size
         return
     left = size
     # a link put there since the look at it is refused by the system
     with os.fdopen(os.open(member.source, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0) as file:
-        while left and (chunk := file.read(min(left, _READ_BYTES))):
-            left -= len(chunk)
-            yield chunk
+        while left:
+            view = pieces.room()[: min(left, _READ_BYTES)]
+            if not (count := file.readinto(view) or 0):
+                break
+            digest.update(view[:count])
+            pieces.filled(count)
+            left -= count
+            yield count
         if left or file.read(1):
             raise PackagingError(f"{member.source}: got another size while reading; package it when nobody writes it")

@@ -17,9 +17,10 @@ MAX_THREADS = 16
 """More would hold more pieces in memory than they are faster: beyond, one reader and its hash are what waits."""
 
 
-def compress(piece: bytes | bytearray) -> bytes:
+def compress(piece: memoryview) -> bytearray:
     """Give a piece as a gzip member of its own; libdeflate lets other threads run meanwhile."""
-    return bytes(deflate.gzip_compress(piece, LEVEL))
+    packed: bytearray = deflate.gzip_compress(piece, LEVEL)
+    return packed
 
 
 def thread_count() -> int:
@@ -28,17 +29,22 @@ def thread_count() -> int:
 
 
 class Pieces:
-    """Compresses what is written to it, in order, in a pool of threads; at most two pieces a thread are in memory."""
+    """Compresses what is written to it, in order, in a pool of threads; at most two pieces a thread are in memory.
+
+    Buffers are used again: new ones for each piece would cost a page fault every 4 KiB.
+    """
 
     def __init__(self, file: BinaryIO, *, threads: int | None = None) -> None:
         self.plain_bytes = 0
         self.size_bytes = 0
         self._digest = hashlib.sha256()
         self._file = file
-        self._plain = bytearray()
+        self._buffer = bytearray(PIECE_BYTES)
+        self._filled = 0
+        self._free: list[bytearray] = []
         self._threads = threads or thread_count()
         self._pool = ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix="archive")
-        self._pending: deque[Future[bytes]] = deque()
+        self._pending: deque[tuple[bytearray, Future[bytearray]]] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -51,32 +57,45 @@ class Pieces:
         """Of all that was written to the file."""
         return self._digest.hexdigest()
 
+    def room(self) -> memoryview:
+        """Give the free end of the piece, never empty, to be read into; `filled` says how much of it was."""
+        return memoryview(self._buffer)[self._filled :]
+
+    def filled(self, count: int) -> None:
+        """Take what was put into `room`; a whole piece is compressed."""
+        self.plain_bytes += count
+        self._filled += count
+        if self._filled == PIECE_BYTES:
+            self._submit()
+
     def write(self, data: bytes) -> None:
         """Take plain bytes; whole pieces are compressed and written."""
-        self.plain_bytes += len(data)
         view = memoryview(data)
         while view:
-            taken = view[: PIECE_BYTES - len(self._plain)]
-            self._plain += taken
-            view = view[len(taken) :]
-            if len(self._plain) == PIECE_BYTES:
-                self._submit()
+            room = self.room()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            self.filled(count)
+            view = view[count:]
 
     def finish(self) -> None:
         """Write what is left."""
-        if self._plain:
+        if self._filled:
             self._submit()
         while self._pending:
             self._emit()
 
     def _submit(self) -> None:
-        piece, self._plain = self._plain, bytearray()
-        self._pending.append(self._pool.submit(compress, piece))
-        while self._pending and (self._pending[0].done() or len(self._pending) > 2 * self._threads):
+        buffer = self._buffer
+        self._pending.append((buffer, self._pool.submit(compress, memoryview(buffer)[: self._filled])))
+        while self._pending and (self._pending[0][1].done() or len(self._pending) > 2 * self._threads):
             self._emit()
+        self._buffer, self._filled = self._free.pop() if self._free else bytearray(PIECE_BYTES), 0
 
     def _emit(self) -> None:
-        packed = self._pending.popleft().result()
+        buffer, packing = self._pending.popleft()
+        packed = packing.result()
+        self._free.append(buffer)
         self._file.write(packed)
         self._digest.update(packed)
         self.size_bytes += len(packed)
