@@ -6,13 +6,13 @@ the source, which is never imported.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from model_packaging.archive import Member
 from model_packaging.pickle_scan import pickle_problems
 from model_packaging.python_source import defined_functions, positional_range, syntax_problems
+from model_packaging.requirements import requirement_problems
 from serving.errors import PackagingError
 from serving.protocol.archive import SAMPLE
 from serving.protocol.served import FILE_NAME, ServedModel
@@ -25,8 +25,6 @@ _HANDLERS = {"model_fn": 1, "input_fn": 2, "predict_fn": 2, "output_fn": 2, "tra
 _OWN = frozenset({FILE_NAME, SAMPLE})
 _WEIGHTS = (".pt", ".pth", ".pt2", ".safetensors", ".onnx")
 _DEFAULT_LOADER = (".pt", ".pth")
-_HASHED = re.compile(r"--hash=sha256:[0-9a-f]{64}\b")
-_PINNED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[^\s*;]+(\s|;|$)")
 
 
 def layout(served: ServedModel, *, folder: Path, sample: bytes | None) -> list[Member]:
@@ -70,7 +68,8 @@ def folder_problems(folder: Path) -> Iterator[str]:
             yield from pickle_problems(path, name)
     yield from _script_problems(folder, names)
     if REQUIREMENTS in names:
-        yield from _requirement_problems((folder / REQUIREMENTS).read_text(encoding="utf-8", errors="replace"))
+        text = (folder / REQUIREMENTS).read_text(encoding="utf-8", errors="replace")
+        yield from requirement_problems(text, REQUIREMENTS, hashed=True)
 
 
 def _names(folder: Path) -> list[str]:
@@ -101,16 +100,3 @@ def _script_problems(folder: Path, names: list[str]) -> Iterator[str]:
         least, most = positional_range(found[name])
         if not (least <= wanted <= most or least <= wanted + 1 <= most):
             yield f"{SCRIPT}: {name}: got {least} to {most} arguments; allowed {wanted}, or one more for context"
-
-
-def _requirement_problems(text: str) -> Iterator[str]:
-    """Every line names one release and its digests, so that what is installed at start is what was reviewed."""
-    lines = re.sub(r"\\\s*\n", " ", text).splitlines()
-    for line in (raw.split(" #")[0].strip() for raw in lines):
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("-") or not _PINNED.match(line) or not _HASHED.search(line):
-            yield (
-                f"{REQUIREMENTS}: got {line[:60]!r}; allowed name==version --hash=sha256:…; "
-                f"write it with `uv pip compile --generate-hashes`, or leave the list out"
-            )
