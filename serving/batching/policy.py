@@ -6,14 +6,13 @@ and batches form by themselves while the workers are busy. Times are seconds of 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import Protocol
 
-_SMOOTHING = 0.1
-_MOST_SLOWDOWN_A_RUN = 10.0
+from serving.batching.service_times import ServiceTimes
 
 
 class Waiting(Protocol):
@@ -44,59 +43,10 @@ class Caps:
     workers: int = 1
     margin: float = 1.1
 
-
-@dataclass(frozen=True, slots=True)
-class ServiceTimes:
-    """How long a batch takes: a curve measured at warm-up times one slowdown that every later run corrects.
-
-    One factor for the whole curve, because a size that is thought too slow is never run again: its own average would
-    stay wrong for ever.
-    """
-
-    curve: tuple[float, ...]
-    slowdown: float = 1.0
-
-    @classmethod
-    def measured(cls, points: Sequence[tuple[int, float]], *, max_rows: int) -> ServiceTimes:
-        """Make the curve of measured (rows, seconds): straight lines between them, never falling.
-
-        Raises:
-            ValueError: no points.
-
-        """
-        if not points:
-            raise ValueError("points: got none; allowed one or more (rows, seconds); measure at least one row")
-        known = sorted(points)
-        rows = [row for row, _ in known]
-        return cls(tuple(_running_maximum([_between(known, rows, n) for n in range(max_rows + 1)])))
-
-    def seconds(self, rows: int) -> float:
-        """Predict the run time of a batch of `rows`, at most the largest that was planned for."""
-        return self.curve[rows] * self.slowdown
-
-    def after(self, rows: int, seconds: float) -> ServiceTimes:
-        """Learn from a run; one freak run counts for little."""
-        expected = self.curve[rows]
-        ratio = min(seconds / expected, _MOST_SLOWDOWN_A_RUN * self.slowdown) if expected > 0 else 1.0
-        return replace(self, slowdown=self.slowdown + _SMOOTHING * (ratio - self.slowdown))
-
-
-def _between(known: Sequence[tuple[int, float]], rows: Sequence[int], n: int) -> float:
-    if len(known) == 1:
-        return known[0][1]
-    at = min(max(bisect_left(rows, n), 1), len(rows) - 1)
-    (left, left_s), (right, right_s) = known[at - 1], known[at]
-    if n <= rows[0] or right == left:
-        return known[0][1] if n <= rows[0] else right_s
-    return max(left_s, left_s + (right_s - left_s) * (n - left) / (right - left))
-
-
-def _running_maximum(values: Sequence[float]) -> list[float]:
-    highest, result = 0.0, []
-    for value in values:
-        highest = max(highest, value)
-        result.append(highest)
-    return result
+    @property
+    def most_rows(self) -> int:
+        """Rows of the largest request: as many full batches as may wait."""
+        return self.max_rows * self.max_waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +83,16 @@ def next_step(
     if chosen < 0:
         return NOTHING
     queue = queues[chosen]
-    take, rows, tightest_s = _fill(queue, 0, caps)
+    take, rows, tightest_s = _fill(queue, caps)
     if now_s + caps.margin * times.seconds(rows) <= tightest_s:
         return Step(chosen, 0, take, rows)
     others = sum(map(len, queues)) - len(queue)
     return _under_pressure(queue, chosen, now_s=now_s, caps=caps, times=times, others=others)
 
 
-def _fill(queue: Sequence[Waiting], start: int, caps: Caps) -> tuple[int, int, float]:
+def _fill(queue: Sequence[Waiting], caps: Caps) -> tuple[int, int, float]:
     take, rows, tightest_s = 0, 0, inf
-    for number, waiting in enumerate(queue):
-        if number < start:
-            continue
+    for waiting in queue:
         if take and rows + waiting.rows > caps.max_rows:
             break
         take += 1
@@ -156,18 +104,9 @@ def _fill(queue: Sequence[Waiting], start: int, caps: Caps) -> tuple[int, int, f
 def _under_pressure(
     queue: Sequence[Waiting], chosen: int, *, now_s: float, caps: Caps, times: ServiceTimes, others: int
 ) -> Step:
-    late = 0
-    for waiting in queue:
-        _, rows, _ = _fill(queue, late, caps)
-        in_time = now_s + caps.margin * times.seconds(rows) <= waiting.deadline_s
-        last = others + len(queue) - late == 1
-        if in_time or (last and now_s < waiting.deadline_s):
-            break
-        late += 1
+    late = _late(queue, now_s=now_s, caps=caps, times=times, others=others)
     take, rows, tightest_s = 0, 0, inf
-    for number, waiting in enumerate(queue):
-        if number < late:
-            continue
+    for waiting in islice(queue, late, None):
         more = rows + waiting.rows
         if take and more > caps.max_rows:
             break
@@ -176,6 +115,22 @@ def _under_pressure(
             break
         take, rows = take + 1, more
     return Step(chosen, late, take, rows)
+
+
+def _late(queue: Sequence[Waiting], *, now_s: float, caps: Caps, times: ServiceTimes, others: int) -> int:
+    """Count the heads that are late; once over the queue, because it is longest when there is no time to lose."""
+    rows, ends = 0, iter(queue)  # rows of the batch that the head would be in, and what comes behind that batch
+    behind = next(ends, None)
+    for late, head in enumerate(queue):
+        while behind is not None and (rows == 0 or rows + behind.rows <= caps.max_rows):
+            rows += behind.rows
+            behind = next(ends, None)
+        in_time = now_s + caps.margin * times.seconds(rows) <= head.deadline_s
+        last = others + len(queue) - late == 1
+        if in_time or (last and now_s < head.deadline_s):
+            return late
+        rows -= head.rows
+    return len(queue)
 
 
 def refuse(
@@ -193,7 +148,8 @@ def refuse(
 
     `waiting` requests with `waiting_rows` are ahead of it, a worker is free in `busy_s` (0: one is idle), and rows come
     in at a rate of `arriving_rows_s`. Its batch is taken as large as it will have grown when it starts: with the rows
-    that wait now only, half of the requests that are let in under overload miss.
+    that wait now only, half of the requests that are let in under overload miss. More rows than a batch may have are
+    several requests of one batch each.
     """
     if waiting == 0 and busy_s <= 0:
         return None
@@ -201,6 +157,7 @@ def refuse(
     wait_s = (busy_s + full * times.seconds(caps.max_rows)) / caps.workers
     size = min(caps.max_rows, rest + 1 + int(arriving_rows_s * wait_s))
     eta_s = wait_s + times.seconds(size)
-    if waiting < caps.max_waiting and caps.margin * eta_s <= deadline_in_s:
+    batches = -(-rows // caps.max_rows)
+    if waiting + batches <= caps.max_waiting and caps.margin * eta_s <= deadline_in_s:
         return None
     return wait_s

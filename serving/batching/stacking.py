@@ -1,4 +1,4 @@
-"""The tensors of several requests as one batch, and the outputs of a batch as those of each request."""
+"""The tensors of requests as one batch, its outputs as those of each request, and large requests in parts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,46 @@ import numpy as np
 from serving.errors import ModelFailedError
 from serving.protocol.tensors import Array
 
+_LEAST_REUSED_BYTES = 1 << 20
+"""Below, the allocator hands out the memory of the last batch by itself, and faster than a view of ours is made."""
 
-def stack(requests: Sequence[Sequence[Array]]) -> list[Array]:
-    """Join the inputs of requests along their rows; those of a single request are given as they are."""
-    if len(requests) == 1:
-        return list(requests[0])
-    return [np.concatenate(arrays) for arrays in zip(*requests, strict=True)]
+
+class Stacker:
+    """Joins requests along their rows; large batches of one worker go into memory that it keeps.
+
+    Fresh memory of a large batch is zeroed page by page by the kernel while it is filled. What `stack` gave is good
+    until it is called again.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Array] = {}
+
+    def stack(self, requests: Sequence[Sequence[Array]]) -> list[Array]:
+        """Join the inputs of requests; those of a single request are given as they are."""
+        if len(requests) == 1:
+            return list(requests[0])
+        return [self._join(number, arrays) for number, arrays in enumerate(zip(*requests, strict=True))]
+
+    def owned(self, outputs: Sequence[Array]) -> list[Array]:
+        """Give outputs that the next batch does not overwrite: a model may answer with its input, or a part of it."""
+        if not self._kept:
+            return list(outputs)
+        kept = self._kept.values()
+        return [
+            output.copy() if any(np.may_share_memory(output, memory) for memory in kept) else output
+            for output in outputs
+        ]
+
+    def _join(self, number: int, arrays: Sequence[Array]) -> Array:
+        size = sum(array.size for array in arrays)
+        dtype = arrays[0].dtype
+        if dtype.hasobject or size * dtype.itemsize < _LEAST_REUSED_BYTES:
+            return np.concatenate(arrays)
+        memory = self._kept.get(number)
+        if memory is None or memory.size < size:
+            memory = self._kept[number] = np.empty(size, dtype)
+        joined = memory[:size].reshape(-1, *arrays[0].shape[1:])
+        return np.concatenate(arrays, out=joined)
 
 
 def split(outputs: Sequence[Array], rows: Sequence[int]) -> list[list[Array]]:
@@ -38,3 +72,24 @@ def split(outputs: Sequence[Array], rows: Sequence[int]) -> list[list[Array]]:
         parts.append([output[at : at + count] for output in outputs])
         at += count
     return parts
+
+
+def divide(arrays: Sequence[Array], *, max_rows: int) -> list[list[Array]]:
+    """Cut a request into parts of `max_rows` rows, the last one of what is left; nothing is copied."""
+    return [[array[at : at + max_rows] for array in arrays] for at in range(0, len(arrays[0]), max_rows)]
+
+
+def join(parts: Sequence[Sequence[Array]]) -> list[Array]:
+    """Put the outputs of a request's parts together.
+
+    Raises:
+        ModelFailedError: the parts have outputs of different shapes, which no array can hold.
+
+    """
+    try:
+        return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
+    except ValueError as error:
+        raise ModelFailedError(
+            f"model: got parts of a large request that do not fit together ({error}); "
+            f"allowed one shape a row; send fewer rows a request"
+        ) from None

@@ -1,4 +1,4 @@
-"""Paths to answers: SageMaker's container contract and the Open Inference Protocol, over one model."""
+"""Paths to answers: SageMaker's container contract and the Open Inference Protocol, over the models of a repository."""
 
 from __future__ import annotations
 
@@ -17,19 +17,13 @@ from serving.errors import (
     OverloadedError,
 )
 from serving.protocol import codec
-from serving.protocol.served import ServedModel
-from serving.runtime.batcher import Answer, Batcher, Job
+from serving.runtime.batcher import Batcher
 from serving.runtime.exchange import Exchange, Head
 from serving.runtime.http import Connection
-from serving.runtime.metrics import Metrics
-from serving.runtime.plans import AnswerWriter, Decoded, RequestReader
+from serving.runtime.jobs import Answer, Job
+from serving.runtime.plans import Decoded
+from serving.runtime.repository import Hosted, Repository
 from serving.runtime.settings import Limits
-
-TRITON_VERSION = "1"
-"""The version folder every archive has; clients of Triton ask for it."""
-
-_STUCK_S = 60.0
-"""A run longer than SageMaker's limit of an invocation will not end."""
 
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _DIGITS = 10
@@ -45,27 +39,27 @@ Handler = Callable[[Exchange], None]
 
 
 class _Inference(Job):
-    __slots__ = ("_app", "_asked", "_exchange", "_sagemaker")
+    __slots__ = ("_asked", "_exchange", "_hosted", "_sagemaker")
 
-    def __init__(self, app: ModelApp, exchange: Exchange, decoded: Decoded, within_s: float, sagemaker: bool) -> None:  # noqa: FBT001 - once a request, and names cost
+    def __init__(self, hosted: Hosted, exchange: Exchange, decoded: Decoded, within_s: float, sagemaker: bool) -> None:  # noqa: FBT001 - once a request, and names cost
         arrived_s = exchange.arrived_s
         Job.__init__(self, decoded.arrays, decoded.signature, decoded.rows, arrived_s, arrived_s + within_s)
-        self._app = app
+        self._hosted = hosted
         self._asked = decoded.asked
         self._exchange = exchange
         self._sagemaker = sagemaker
 
     def finish(self, answer: Answer) -> None:
-        app, exchange = self._app, self._exchange
+        hosted, exchange = self._hosted, self._exchange
         if isinstance(answer, InferenceError):
-            app.fail(exchange, answer)
+            fail(exchange, answer, hosted)
             return
         try:
-            body, header_bytes = app.writer.write(answer, self._asked)
+            body, header_bytes = hosted.writer.write(answer, self._asked)
         except InferenceError as error:
-            app.fail(exchange, error)
+            fail(exchange, error, hosted)
             return
-        metrics = app.metrics
+        metrics = hosted.metrics
         metrics.outcomes["ok"] += 1
         metrics.request_us.add(int((monotonic() - self.arrived_s) * 1e6))
         if header_bytes is None:
@@ -76,55 +70,61 @@ class _Inference(Job):
             exchange.answer(200, body, _OCTETS, b"inference-header-content-length: %d\r\n" % header_bytes)
 
     def cancel(self) -> None:
-        self._app.cancel(self)
+        if self._hosted.batcher is not None:
+            self._hosted.batcher.cancel(self)
 
 
 class ModelApp:
-    """One model behind its routes; answers 503 until `serve` gives it a batcher."""
+    """The models of a repository behind their routes; a model answers 503 until it is ready."""
 
-    def __init__(self, served: ServedModel, *, limits: Limits, max_rows: int) -> None:
-        self.served = served
+    def __init__(self, repository: Repository, *, limits: Limits) -> None:
+        self.repository = repository
         self.limits = limits
         self.draining = False
         self.connections: set[Connection] = set()
         self.heads: dict[bytes, Head] = {}
-        self.metrics = Metrics()
-        self._reader = RequestReader(served, max_rows=max_rows)
-        self.writer = AnswerWriter(served)
-        self._batcher: Batcher | None = None
-        self._deadline_s = served.deadline_ms / 1e3
         self._routes = self._paths()
-
-    def serve(self, batcher: Batcher) -> None:
-        """Become ready."""
-        self._batcher = batcher
+        repository.changed = self.heads.clear
 
     @property
     def ready(self) -> bool:
         """Whether a request sent now would be answered."""
-        batcher = self._batcher
-        return batcher is not None and not self.draining and batcher.running_s(monotonic()) < _STUCK_S
+        return self.repository.ready and not self.draining
 
     @property
     def idle(self) -> bool:
         """Whether every request was answered and every connection is closed."""
-        return not self.connections and (self._batcher is None or self._batcher.idle)
+        return not self.connections and self.repository.idle
 
     def _paths(self) -> dict[bytes, tuple[bytes, Callable[[Head], Handler]]]:
-        paths: dict[str, tuple[bytes, Callable[[Head], Handler]]] = {
-            "/ping": (b"GET", lambda _: self._health),
-            "/invocations": (b"POST", partial(self._inference, sagemaker=True)),
-            "/metrics": (b"GET", lambda _: self._metrics_text),
-            "/v2": (b"GET", lambda _: self._server),
-            "/v2/health/live": (b"GET", lambda _: self._live),
-            "/v2/health/ready": (b"GET", lambda _: self._health),
+        return {
+            b"/ping": (b"GET", lambda _: self._health),
+            b"/invocations": (b"POST", self._invocations),
+            b"/metrics": (b"GET", lambda _: self._metrics_text),
+            b"/v2": (b"GET", lambda _: self._server),
+            b"/v2/health/live": (b"GET", lambda _: self._live),
+            b"/v2/health/ready": (b"GET", lambda _: self._health),
         }
-        for versions in ("", f"/versions/{self.served.version}", f"/versions/{TRITON_VERSION}"):
-            base = f"/v2/models/{self.served.name}{versions}"
-            paths[base] = (b"GET", lambda _: self._model)
-            paths[f"{base}/ready"] = (b"GET", lambda _: self._health)
-            paths[f"{base}/infer"] = (b"POST", partial(self._inference, sagemaker=False))
-        return {path.encode(): route for path, route in paths.items()}
+
+    def _model_path(self, path: bytes) -> tuple[bytes, Callable[[Head], Handler]] | None:
+        """Find what a path below /v2/models/ asks of which model."""
+        match path.decode("latin-1").split("/"):
+            case ["", "v2", "models", name, "versions", version, *verb]:
+                hosted = self.repository.get(name, version) if version else None
+            case ["", "v2", "models", name, *verb]:
+                hosted = self.repository.get(name)
+            case _:
+                return None
+        if hosted is None:
+            return None
+        match verb:
+            case []:
+                return b"GET", lambda _: partial(_metadata, hosted=hosted)
+            case ["ready"]:
+                return b"GET", lambda _: partial(self._model_ready, hosted=hosted)
+            case ["infer"]:
+                return b"POST", partial(self._inference, hosted=hosted, sagemaker=False)
+        return None
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request."""
@@ -134,7 +134,8 @@ class ModelApp:
         route(exchange)
 
     def _route(self, head: Head) -> Handler:
-        found = self._routes.get(head.path.partition(b"?")[0])
+        path = head.path.partition(b"?")[0]
+        found = self._routes.get(path) or self._model_path(path)
         if found is None:
             return self._unknown
         method, made = found
@@ -144,8 +145,12 @@ class ModelApp:
 
     def _unknown(self, exchange: Exchange) -> None:
         got = exchange.head.path[:200].decode(errors="replace")
-        allowed = ", ".join(path.decode() for path in self._routes)
-        exchange.fail(404, f"path: got {got!r}; allowed {allowed}; this server has one model, {self.served.name!r}")
+        paths = ", ".join(path.decode() for path in self._routes)
+        names = ", ".join(hosted.name for hosted in self.repository) or "none"
+        exchange.fail(
+            404,
+            f"path: got {got!r}; allowed {paths}, /v2/models/<name>[/versions/<version>][/ready|/infer]; models: {names}",
+        )
 
     def _live(self, exchange: Exchange) -> None:
         exchange.answer(200, b"")
@@ -154,52 +159,50 @@ class ModelApp:
         if self.ready:
             exchange.answer(200, b"")
         else:
-            exchange.fail(503, "server: not ready; it loads its model, or it is shutting down", b"retry-after: 1\r\n")
+            _not_ready(exchange)
+
+    def _model_ready(self, exchange: Exchange, *, hosted: Hosted) -> None:
+        if hosted.ready and not self.draining:
+            exchange.answer(200, b"")
+        else:
+            _not_ready(exchange)
 
     def _server(self, exchange: Exchange) -> None:
-        document = {"name": "streamhub", "version": self.served.version, "extensions": ["binary_tensor_data"]}
-        exchange.answer(200, orjson.dumps(document))
-
-    def _model(self, exchange: Exchange) -> None:
-        served = self.served
-        tensors = {
-            key: [{"name": t.name, "datatype": t.dtype.value, "shape": [-1, *t.shape]} for t in group]
-            for key, group in (("inputs", served.inputs), ("outputs", served.outputs))
-        }
-        document = {
-            "name": served.name,
-            "versions": [served.version],
-            "platform": "onnxruntime_onnx",
-            **tensors,
-        }
+        document = {"name": "streamhub", "version": VERSION, "extensions": ["binary_tensor_data"]}
         exchange.answer(200, orjson.dumps(document))
 
     def _metrics_text(self, exchange: Exchange) -> None:
-        batcher = self._batcher
+        exchange.answer(200, "".join(map(self._metrics_of, self.repository)).encode(), _TEXT)
+
+    def _metrics_of(self, hosted: Hosted) -> str:
+        batcher = hosted.batcher
         gauges = {
-            "ready": float(self.ready),
+            "ready": float(hosted.ready and not self.draining),
             "connections": float(len(self.connections)),
             "running_batches": float(batcher.running) if batcher is not None else 0.0,
             "waiting_requests": float(batcher.waiting) if batcher is not None else 0.0,
             "slowdown_ratio": batcher.times.slowdown if batcher is not None else 1.0,
         }
-        text = self.metrics.text(model=self.served.name, version=self.served.version, gauges=gauges)
-        exchange.answer(200, text.encode(), _TEXT)
+        return hosted.metrics.text(model=hosted.name, version=hosted.served.version, gauges=gauges)
 
-    def _inference(self, head: Head, *, sagemaker: bool) -> Handler:
+    def _invocations(self, head: Head) -> Handler:
+        hosted = self.repository.default
+        return self._unknown if hosted is None else self._inference(head, hosted=hosted, sagemaker=True)
+
+    def _inference(self, head: Head, *, hosted: Hosted, sagemaker: bool) -> Handler:
         """Give what answers every request with this head."""
         headers = head.headers
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            return self._compressed
+            return partial(_compressed, hosted=hosted)
         size = _sagemaker_size(headers) if sagemaker else _triton_size(headers)
         fixed = int(size) if size is not None and size.isascii() and size.isdecimal() and len(size) < _DIGITS else -1
-        within_s = self._within_s(headers)
-        read = self._reader.read
+        within_s = _within_s(headers, hosted)
+        read = hosted.reader.read
 
         def infer(exchange: Exchange) -> None:
-            batcher, body = self._batcher, exchange.body
+            batcher, body = hosted.batcher, exchange.body
             if batcher is None:
-                self._health(exchange)
+                _not_ready(exchange)
                 return
             try:
                 if isinstance(within_s, str):
@@ -210,46 +213,58 @@ class ModelApp:
                     decoded = read(body, fixed)
                 else:
                     decoded = read(body, codec.check_header_size(size, body_size=len(body)))
-                job = _Inference(self, exchange, decoded, within_s, sagemaker)
+                job = _Inference(hosted, exchange, decoded, within_s, sagemaker)
                 batcher.submit(job)
             except InferenceError as error:
-                self.fail(exchange, error)
+                fail(exchange, error, hosted)
             else:
                 exchange.job = job
 
         return infer
 
-    def _compressed(self, exchange: Exchange) -> None:
-        self.metrics.outcomes["invalid"] += 1
-        exchange.fail(415, "content-encoding: got a compressed body; allowed identity; send it as it is")
 
-    def _within_s(self, headers: dict[bytes, bytes]) -> float | str:
-        """Give the time a request has: the model's own limit, or less if the client says so; a text: what is wrong."""
-        asked = headers.get(b"x-streamhub-timeout-ms")
-        if asked is None:
-            return self._deadline_s
-        try:
-            asked_ms = float(asked)
-        except ValueError:
-            asked_ms = 0.0
-        if isfinite(asked_ms) and asked_ms > 0:
-            return min(self._deadline_s, asked_ms / 1e3)
-        return (
-            f"X-StreamHub-Timeout-Ms: got {asked[:40].decode(errors='replace')!r}; "
-            f"allowed a number above 0; leave it out for the model's own {self.served.deadline_ms:g}"
-        )
+def fail(exchange: Exchange, error: InferenceError, hosted: Hosted) -> None:
+    """Send why there is no answer."""
+    status, outcome = _STATUS[type(error)]
+    hosted.metrics.outcomes[outcome] += 1
+    extra = b"retry-after: %d\r\n" % error.retry_after_s if isinstance(error, OverloadedError) else b""
+    exchange.fail(status, str(error), extra)
 
-    def cancel(self, job: Job) -> None:
-        """Forget a job whose client is gone."""
-        if self._batcher is not None:
-            self._batcher.cancel(job)
 
-    def fail(self, exchange: Exchange, error: InferenceError) -> None:
-        """Send why there is no answer."""
-        status, outcome = _STATUS[type(error)]
-        self.metrics.outcomes[outcome] += 1
-        extra = b"retry-after: %d\r\n" % error.retry_after_s if isinstance(error, OverloadedError) else b""
-        exchange.fail(status, str(error), extra)
+def _not_ready(exchange: Exchange) -> None:
+    exchange.fail(503, "server: not ready; it loads its model, or it is shutting down", b"retry-after: 1\r\n")
+
+
+def _metadata(exchange: Exchange, *, hosted: Hosted) -> None:
+    served = hosted.served
+    tensors = {
+        key: [{"name": t.name, "datatype": t.dtype.value, "shape": [-1, *t.shape]} for t in group]
+        for key, group in (("inputs", served.inputs), ("outputs", served.outputs))
+    }
+    document = {"name": hosted.name, "versions": [served.version], "platform": "onnxruntime_onnx", **tensors}
+    exchange.answer(200, orjson.dumps(document))
+
+
+def _compressed(exchange: Exchange, *, hosted: Hosted) -> None:
+    hosted.metrics.outcomes["invalid"] += 1
+    exchange.fail(415, "content-encoding: got a compressed body; allowed identity; send it as it is")
+
+
+def _within_s(headers: dict[bytes, bytes], hosted: Hosted) -> float | str:
+    """Give the time a request has: the model's own limit, or less if the client says so; a text: what is wrong."""
+    asked = headers.get(b"x-streamhub-timeout-ms")
+    if asked is None:
+        return hosted.deadline_s
+    try:
+        asked_ms = float(asked)
+    except ValueError:
+        asked_ms = 0.0
+    if isfinite(asked_ms) and asked_ms > 0:
+        return min(hosted.deadline_s, asked_ms / 1e3)
+    return (
+        f"X-StreamHub-Timeout-Ms: got {asked[:40].decode(errors='replace')!r}; "
+        f"allowed a number above 0; leave it out for the model's own {hosted.served.deadline_ms:g}"
+    )
 
 
 def _other_method(exchange: Exchange, *, allowed: bytes) -> None:

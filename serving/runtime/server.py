@@ -10,25 +10,18 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
 import uvloop
 
-from serving.batching.policy import Caps, ServiceTimes
-from serving.errors import ArchiveError, InferenceError, ServerError
-from serving.protocol import codec
-from serving.protocol.archive import ModelFolder, unpack
-from serving.protocol.served import ServedModel
-from serving.protocol.tensors import DTYPES, Array
-from serving.runtime.batcher import Batcher
-from serving.runtime.checks import RequestCheck
+from serving.errors import ServerError
+from serving.protocol.archive import ModelFolder
 from serving.runtime.http import Connection
-from serving.runtime.model import OnnxModel, blank
+from serving.runtime.loading import caps_of, load, opened
+from serving.runtime.repository import Hosted, Repository
 from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
-from serving.spec.runtime import TritonRuntime
 
 _BACKLOG = 2048
 _SWEEP_S = 1.0
@@ -48,7 +41,7 @@ def run(settings: ServerSettings, *, on_ready: Callable[[dict[str, object]], Non
     """
     with ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
-        folder = _unpacked(settings, stack)
+        folder = _opened(settings, stack)
         # a worker that has its result waits so long for a busy loop to let it in
         sys.setswitchinterval(_SWITCH_S)
         uvloop.run(_serve(folder, settings, listener, on_ready))
@@ -71,15 +64,12 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _unpacked(settings: ServerSettings, stack: ExitStack) -> ModelFolder:
+def _opened(settings: ServerSettings, stack: ExitStack) -> ModelFolder:
     if settings.workdir is None:
         workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamhub-model-"))) / "model"
     else:
         workdir = settings.workdir
-    folder = unpack(settings.archive, workdir)
-    if settings.deadline_ms is None:
-        return folder
-    return replace(folder, served=replace(folder.served, deadline_ms=settings.deadline_ms))
+    return opened(settings.archive, workdir, deadline_ms=settings.deadline_ms)
 
 
 async def _serve(
@@ -92,22 +82,24 @@ async def _serve(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    caps = _caps(folder)
-    app = ModelApp(folder.served, limits=settings.limits, max_rows=caps.max_rows)
+    caps = caps_of(folder.served)
+    hosted = Hosted(folder.served.name, folder.served, max_rows=caps.max_rows)
+    repository = Repository()
+    app = ModelApp(repository, limits=settings.limits)
+    repository.add(hosted)
+    repository.default = hosted
     server = await loop.create_server(lambda: Connection(app, loop), sock=listener)
     sweeper = asyncio.ensure_future(_sweep(app))
-    loading = asyncio.ensure_future(asyncio.to_thread(_load, folder, settings, caps))
+    loading = asyncio.ensure_future(asyncio.to_thread(load, folder, caps, threads=settings.threads))
     waiting = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((loading, waiting), return_when=asyncio.FIRST_COMPLETED)
-    batcher = None
     try:
         if not stopped.is_set():
-            model, times = loading.result()
-            batcher = Batcher(model.run, caps=caps, times=times, inline=model.steady, loop=loop, metrics=app.metrics)
+            hosted.serve(loading.result(), caps=caps, loop=loop)
             gc.collect()
             gc.freeze()  # what lives as long as the server need not be looked at again
             gc.set_threshold(_GC_THRESHOLD)
-            app.serve(batcher)
+            repository.opened = True
             port = listener.getsockname()[1]
             on_ready({"port": port, "name": folder.served.name, "version": folder.served.version})
             await waiting
@@ -115,50 +107,7 @@ async def _serve(
         await _drain(app, settings.limits.drain_s)
     finally:
         sweeper.cancel()
-        if batcher is not None:
-            batcher.close()
-
-
-def _caps(folder: ModelFolder) -> Caps:
-    served = folder.served
-    runtime = served.runtime
-    if not isinstance(runtime, TritonRuntime):
-        raise _refused(served, f"a {runtime.kind} model", f"it runs in its own container ({runtime.kind}), not here")
-    if runtime.backend != "onnxruntime":
-        raise _refused(served, f"the Triton backend {runtime.backend}", "it runs in the Triton container, not here")
-    if runtime.max_batch_size == 0:
-        raise _refused(served, "a model without batches", "it runs in the Triton container, not here")
-    if ragged := [tensor.name for tensor in served.inputs if tensor.ragged]:
-        raise _refused(served, f"the ragged input {ragged[0]}", "it runs in the Triton container, not here")
-    if unknown := [tensor for tensor in (*served.inputs, *served.outputs) if tensor.dtype not in DTYPES]:
-        raise _refused(served, f"{unknown[0].name} of {unknown[0].dtype}", "it runs in the Triton container, not here")
-    return Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
-
-
-def _refused(served: ServedModel, got: str, where: str) -> ArchiveError:
-    return ArchiveError(
-        f"{served.name} {served.version}: got {got}; allowed triton models with an ONNX graph and batches; {where}"
-    )
-
-
-def _load(folder: ModelFolder, settings: ServerSettings, caps: Caps) -> tuple[OnnxModel, ServiceTimes]:
-    served = folder.served
-    model = OnnxModel(folder.model, served, threads=settings.threads)
-    sample = blank(served.inputs) if folder.sample is None else _sample(folder, folder.sample, caps)
-    try:
-        return model, model.warm_up(sample, max_rows=caps.max_rows)
-    except InferenceError as error:
-        raise ArchiveError(f"{settings.archive.name}: its sample does not run: {error}") from None
-
-
-def _sample(folder: ModelFolder, path: Path, caps: Caps) -> list[Array]:
-    try:
-        request = codec.decode_request(path.read_bytes(), content_type=codec.JSON_TYPE)
-        return RequestCheck(folder.served, max_rows=caps.max_rows).arrays(request)
-    except InferenceError as error:
-        raise ArchiveError(
-            f"{folder.served.name} {folder.served.version}: {path.relative_to(folder.root)}: {error}"
-        ) from None
+        repository.close()
 
 
 async def _sweep(app: ModelApp) -> None:

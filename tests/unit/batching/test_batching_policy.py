@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.batching.policy import NOTHING, Caps, ServiceTimes, next_step, refuse
+from serving.batching.policy import NOTHING, Caps, next_step, refuse
+from serving.batching.service_times import ServiceTimes
 
 MAX_ROWS = 32
 CAPS = Caps(max_rows=MAX_ROWS, max_waiting=64)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from serving.errors import ModelFailedError
+from serving.batching.stacking import Stacker
+from serving.errors import DeadlineExceededError, ModelFailedError
 from serving.protocol.tensors import Array
-from serving.runtime.batcher import Answer, Job, answers
+from serving.runtime.jobs import Answer, Job
+from serving.runtime.workers import Batch
 
 
 class Asked(Job):
     """A job that nobody waits for."""
 
     def finish(self, answer: Answer) -> None:
-        """Nothing to do: `answers` gives the answers itself."""
+        """Nothing to do: a batch keeps its answers itself."""
 
 
-def job(value: float, *, rows: int = 1) -> Job:
+def job(value: float, *, rows: int = 1, deadline_s: float = 1.0) -> Job:
     array = np.full((rows, 1), value, dtype=np.float32)
-    return Asked([array], (), rows, 0.0, 1.0)
+    return Asked([array], (), rows, 0.0, deadline_s)
 
 
 def double(arrays: Sequence[Array]) -> list[Array]:
@@ -29,26 +35,86 @@ def double(arrays: Sequence[Array]) -> list[Array]:
     return [arrays[0] * 2]
 
 
+def computed(run: object, jobs: list[Job], *, now_s: float = 0.5) -> Batch:
+    batch = Batch(jobs, sum(each.rows for each in jobs), 0.0)
+    batch.compute(run, Stacker(), lambda: now_s)  # type: ignore[arg-type]
+    return batch
+
+
+def values(answer: Answer) -> list[float]:
+    assert isinstance(answer, list)
+    return answer[0].ravel().tolist()
+
+
 def test_each_job_gets_its_own_rows() -> None:
-    got = answers(double, [job(1.0), job(2.0, rows=3), job(3.0)])
-    assert [answer[0].ravel().tolist() for answer in got if isinstance(answer, list)] == [[2.0], [4.0] * 3, [6.0]]
+    batch = computed(double, [job(1.0), job(2.0, rows=3), job(3.0)])
+    assert [values(answer) for answer in batch.answers] == [[2.0], [4.0] * 3, [6.0]]
+    assert batch.clean
 
 
-def test_only_what_fails_alone_fails() -> None:
-    got = answers(double, [job(1.0), job(-1.0), job(3.0)])
-    assert isinstance(got[1], ModelFailedError)
-    assert [answer[0].item() for answer in (got[0], got[2]) if isinstance(answer, list)] == [2.0, 6.0]
+@given(st.lists(st.booleans(), min_size=1, max_size=40))
+def test_exactly_those_fail_that_fail_alone(poisoned: list[bool]) -> None:
+    batch = computed(double, [job(-1.0 if bad else number + 1.0) for number, bad in enumerate(poisoned)])
+    for number, (bad, answer) in enumerate(zip(poisoned, batch.answers, strict=True)):
+        if bad:
+            assert isinstance(answer, ModelFailedError)
+        else:
+            assert values(answer) == [2.0 * (number + 1)]
+
+
+@pytest.mark.parametrize("size", [2, 32, 500])
+def test_one_poisoned_request_costs_logarithmically_many_runs(size: int) -> None:
+    runs = []
+
+    def counted(arrays: Sequence[Array]) -> list[Array]:
+        runs.append(len(arrays[0]))
+        return double(arrays)
+
+    computed(counted, [job(-1.0 if number == size // 3 else 1.0) for number in range(size)])
+    assert len(runs) <= 2 * log2(size) + 3
+    assert sum(runs) <= 3 * size
+
+
+def test_a_failing_run_does_not_teach_how_long_a_batch_takes() -> None:
+    assert not computed(double, [job(1.0), job(-1.0)]).clean
+
+
+def test_whoever_has_no_time_left_is_not_run_again() -> None:
+    runs = []
+
+    def broken(arrays: Sequence[Array]) -> list[Array]:
+        runs.append(len(arrays[0]))
+        raise ModelFailedError("model: got nothing right")
+
+    batch = computed(broken, [job(1.0, deadline_s=0.4) for _ in range(64)])
+    assert runs == [64]
+    assert all(isinstance(answer, DeadlineExceededError) for answer in batch.answers)
+
+
+def test_a_client_that_left_is_not_run_again() -> None:
+    jobs = [job(-1.0), job(1.0), job(2.0)]
+    jobs[0].cancelled = True
+    rows = []
+
+    def counted(arrays: Sequence[Array]) -> list[Array]:
+        rows.append(arrays[0].ravel().tolist())
+        return double(arrays)
+
+    batch = computed(counted, jobs)
+    assert [values(answer) for answer in batch.answers[1:]] == [[2.0], [4.0]]
+    assert rows[0] == [-1.0, 1.0, 2.0]
+    assert all(-1.0 not in again for again in rows[1:])
 
 
 def test_a_model_that_drops_rows_is_asked_one_by_one() -> None:
     """It answers one row whatever it is asked: right for one, and nobody gets a row of another."""
-    got = answers(lambda arrays: [arrays[0][:1] * 2], [job(1.0), job(2.0), job(3.0, rows=2)])
-    assert [answer[0].item() for answer in got[:2] if isinstance(answer, list)] == [2.0, 4.0]
-    assert isinstance(got[2], ModelFailedError)
+    answers = computed(lambda arrays: [arrays[0][:1] * 2], [job(1.0), job(2.0), job(3.0, rows=2)]).answers
+    assert [values(answer) for answer in answers[:2]] == [[2.0], [4.0]]
+    assert isinstance(answers[2], ModelFailedError)
 
 
 def test_an_unforeseen_error_is_an_answer_too() -> None:
     def broken(_: Sequence[Array]) -> list[Array]:
         raise MemoryError
 
-    assert all(isinstance(answer, ModelFailedError) for answer in answers(broken, [job(1.0), job(2.0)]))
+    assert all(isinstance(answer, ModelFailedError) for answer in computed(broken, [job(1.0), job(2.0)]).answers)
