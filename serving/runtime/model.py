@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 
-from serving.batching.policy import ServiceTimes
 from serving.errors import ArchiveError, ModelFailedError
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, Array
+from serving.runtime.runner import Runner
 from serving.spec.tensors import DType, TensorSpec
 
 _ORT_TYPES = {
@@ -37,12 +35,10 @@ _LOOPS = (b"\x22\x04Loop", b"\x22\x04Scan")
 """NodeProto.op_type (onnx.proto: field 4) of the operators that repeat as often as a value says."""
 
 _MOST_THREADS = 4
-_REPEATS = 3
-_WARM_UP_S = 0.5
 
 
-class OnnxModel:
-    """One graph; `run` may be called by several threads at once."""
+class OnnxModel(Runner):
+    """One graph."""
 
     def __init__(self, path: Path, served: ServedModel, *, threads: int | None = None) -> None:
         self._served = served
@@ -53,7 +49,6 @@ class OnnxModel:
         self._outputs = [tensor.name for tensor in served.outputs]
         self._dtypes = [DTYPES[tensor.dtype] for tensor in served.outputs]
         self.steady = _steady(path, served)
-        """Whether the run time follows from the number of rows, whatever the values are."""
         self._texts = any(tensor.dtype is DType.BYTES for tensor in (*served.inputs, *served.outputs))
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
@@ -81,50 +76,12 @@ class OnnxModel:
                 raise ModelFailedError(f"model {self._served.name}: got an output of {output.dtype}; allowed {dtype}")
         return outputs
 
-    def warm_up(self, sample: Sequence[Array], *, max_rows: int) -> ServiceTimes:
-        """Run the sample at growing sizes and give how long each took; larger sizes are extrapolated if it takes long.
-
-        Raises:
-            ModelFailedError: the sample does not run.
-
-        """
-        started = time.monotonic()
-        points: list[tuple[int, float]] = []
-        rows = 1
-        while True:
-            rows = min(rows, max_rows)
-            batch = [_repeated(array, rows) for array in sample]
-            self.run(batch)  # the first run of a shape allocates
-            points.append((rows, median(self._timed(batch) for _ in range(_REPEATS))))
-            if rows == max_rows or time.monotonic() - started > _WARM_UP_S:
-                return ServiceTimes.measured(points, max_rows=max_rows)
-            rows *= 2
-
-    def _timed(self, batch: Sequence[Array]) -> float:
-        started = time.perf_counter()
-        self.run(batch)
-        return time.perf_counter() - started
-
-
-def blank(tensors: Sequence[TensorSpec]) -> list[Array]:
-    """Give one row of zeros (empty texts) for every tensor; a size that varies is 1."""
-    arrays = []
-    for tensor in tensors:
-        shape = (1, *(1 if size < 0 else size for size in tensor.shape))
-        fill: Any = b"" if tensor.dtype is DType.BYTES else 0
-        arrays.append(np.full(shape, fill, dtype=DTYPES[tensor.dtype]))
-    return arrays
-
 
 def _steady(path: Path, served: ServedModel) -> bool:
     sizes = [size for tensor in served.inputs for size in tensor.shape]
     texts = any(tensor.dtype is DType.BYTES for tensor in served.inputs)
     graph = path.read_bytes()
     return not texts and min(sizes, default=0) >= 0 and not any(operator in graph for operator in _LOOPS)
-
-
-def _repeated(array: Array, rows: int) -> Array:
-    return np.ascontiguousarray(array[np.arange(rows) % len(array)])
 
 
 def _decoded(array: Array) -> Array:

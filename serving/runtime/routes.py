@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from math import isfinite
 from time import monotonic
 
@@ -17,7 +18,6 @@ from serving.errors import (
     OverloadedError,
 )
 from serving.protocol import codec
-from serving.runtime.batcher import Batcher
 from serving.runtime.exchange import Exchange, Head
 from serving.runtime.http import Connection
 from serving.runtime.jobs import Answer, Job
@@ -149,7 +149,8 @@ class ModelApp:
         names = ", ".join(hosted.name for hosted in self.repository) or "none"
         exchange.fail(
             404,
-            f"path: got {got!r}; allowed {paths}, /v2/models/<name>[/versions/<version>][/ready|/infer]; models: {names}",
+            f"path: got {got!r}; allowed {paths}, /v2/models/<name>[/versions/<version>][/ready or /infer]; "
+            f"models here: {names}",
         )
 
     def _live(self, exchange: Exchange) -> None:
@@ -168,7 +169,11 @@ class ModelApp:
             _not_ready(exchange)
 
     def _server(self, exchange: Exchange) -> None:
-        document = {"name": "streamhub", "version": VERSION, "extensions": ["binary_tensor_data"]}
+        document = {
+            "name": "streamhub",
+            "version": version("streamhub-inference"),
+            "extensions": ["binary_tensor_data"],
+        }
         exchange.answer(200, orjson.dumps(document))
 
     def _metrics_text(self, exchange: Exchange) -> None:

@@ -1,0 +1,152 @@
+"""The models of one server: which there are, what each is doing, and what a route needs to answer for one.
+
+Everything here happens on the event loop; loading itself does not (`serving.runtime.loading`).
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from time import monotonic
+
+from serving.batching.policy import Caps
+from serving.protocol.served import ServedModel
+from serving.runtime.batcher import Batcher
+from serving.runtime.loading import Loaded
+from serving.runtime.metrics import Metrics
+from serving.runtime.plans import AnswerWriter, RequestReader
+from serving.runtime.runner import Runner
+
+TRITON_VERSION = "1"
+"""The version folder every archive has; clients of Triton ask for it."""
+
+_STUCK_S = 60.0
+"""A run longer than SageMaker's limit of an invocation will not end."""
+
+
+class State(StrEnum):
+    """What a model is doing, in the words of Triton's repository index."""
+
+    LOADING = "LOADING"
+    READY = "READY"
+    UNLOADING = "UNLOADING"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+class Hosted:
+    """One model of the server; `batcher` is there while it is ready."""
+
+    __slots__ = (
+        "batcher",
+        "deadline_s",
+        "metrics",
+        "name",
+        "reader",
+        "reason",
+        "runner",
+        "served",
+        "state",
+        "used_s",
+        "writer",
+    )
+
+    def __init__(self, name: str, served: ServedModel, *, max_rows: int) -> None:
+        self.name = name
+        self.served = served
+        self.reader = RequestReader(served, max_rows=max_rows)
+        self.writer = AnswerWriter(served)
+        self.metrics = Metrics()
+        self.deadline_s = served.deadline_ms / 1e3
+        self.state = State.LOADING
+        self.reason = ""
+        self.used_s = 0.0
+        self.batcher: Batcher | None = None
+        self.runner: Runner | None = None
+
+    @property
+    def versions(self) -> tuple[str, str]:
+        """What a client may call its version: the one it was packaged with, or its folder's."""
+        return self.served.version, TRITON_VERSION
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for it and nothing runs."""
+        return self.batcher is None or self.batcher.idle
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request sent now would be answered."""
+        return self.batcher is not None and not self.stuck
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a run goes on for longer than anybody waits."""
+        return self.batcher is not None and self.batcher.running_s(monotonic()) >= _STUCK_S
+
+    def serve(self, loaded: Loaded, *, caps: Caps, loop: AbstractEventLoop) -> None:
+        """Become ready."""
+        runner = loaded.runner
+        self.runner = runner
+        self.batcher = Batcher(
+            runner.run, caps=caps, times=loaded.times, inline=runner.steady, loop=loop, metrics=self.metrics
+        )
+        self.state, self.reason = State.READY, ""
+
+    def close(self) -> None:
+        """Free the model and its workers."""
+        batcher, self.batcher = self.batcher, None
+        runner, self.runner = self.runner, None
+        if batcher is not None:
+            batcher.close()
+        if runner is not None:
+            runner.close()
+
+
+class Repository:
+    """Models by name; `changed` is called after one came or went, so that nobody keeps a route to it."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, Hosted] = {}
+        self.changed: Callable[[], None] = _nobody
+        self.default: Hosted | None = None
+        """The model of `/invocations`; none where every request names its own."""
+        self.opened = False
+        """Whether the models that the server was started with are loaded."""
+
+    def __iter__(self) -> Iterator[Hosted]:
+        return iter(self._models.values())
+
+    def get(self, name: str, version: str = "") -> Hosted | None:
+        """Find a model, of that version if one is given."""
+        hosted = self._models.get(name)
+        return hosted if hosted is not None and (not version or version in hosted.versions) else None
+
+    def add(self, hosted: Hosted) -> None:
+        """Take a model in; the name must be free."""
+        self._models[hosted.name] = hosted
+        self.changed()
+
+    def remove(self, name: str) -> None:
+        """Forget a model."""
+        self._models.pop(name).close()
+        self.changed()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server answers: it loaded what it was started with, and no model is stuck."""
+        return self.opened and not any(hosted.stuck for hosted in self)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every request was answered."""
+        return all(hosted.idle for hosted in self)
+
+    def close(self) -> None:
+        """Free all models."""
+        for hosted in self:
+            hosted.close()
+
+
+def _nobody() -> None:
+    pass
