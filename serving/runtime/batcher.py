@@ -18,7 +18,7 @@ from serving.batching.stacking import Stacker
 from serving.errors import OverloadedError
 from serving.runtime.jobs import Division, Job, Signature
 from serving.runtime.metrics import Metrics
-from serving.runtime.workers import Batch, Run, Threads, Workers, too_late
+from serving.runtime.workers import Batch, Run, Separate, Threads, Workers, joined, separated, too_late
 
 INLINE_S = 0.001
 """A run predicted to be shorter is done on the loop: waking a worker and its way back cost as much as the run."""
@@ -32,8 +32,9 @@ _RATE_SMOOTHING = 0.2
 class Batcher:
     """The queue of one model and its workers.
 
-    `inline` allows short runs on the loop; it is for models whose run time follows from the number of rows. Time comes
-    from `clock`, the one that jobs have their times of.
+    `inline` allows short runs on the loop; it is for models whose run time follows from the number of rows. `separate`
+    is used instead of `run` where requests must not be joined. Time comes from `clock`, the one that jobs have their
+    times of.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class Batcher:
         metrics: Metrics,
         clock: Callable[[], float] = monotonic,
         workers: Workers | None = None,
+        separate: Separate | None = None,
     ) -> None:
-        self._run = run
+        self._compute = compute = joined(run) if separate is None else separated(separate)
         self._caps = caps
         self.times = times
         self._inline = inline
@@ -66,7 +68,7 @@ class Batcher:
         self._arrived_rows = 0
         self._rate = 0.0
         self._rated_s = clock()
-        self._workers = workers if workers is not None else Threads(caps.workers, run, done=self.done, loop=loop)
+        self._workers = workers if workers is not None else Threads(caps.workers, compute, done=self.done, loop=loop)
 
     @property
     def idle(self) -> bool:
@@ -201,7 +203,7 @@ class Batcher:
 
     def _start(self, batch: Batch) -> None:
         if self._inline and self.times.seconds(batch.rows) < INLINE_S:
-            batch.compute(self._run, self._stacker, self._clock)
+            batch.compute(self._compute, self._stacker, self._clock)
             self._deliver(batch)
         else:
             self._running.append(batch)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
 
@@ -15,6 +16,11 @@ from serving.protocol.tensors import Array
 from serving.runtime.jobs import Answer, Job
 
 Run = Callable[[Sequence[Array]], list[Array]]
+Separate = Callable[[Sequence[Sequence[Array]]], Sequence[Answer]]
+"""Computes requests together that must not be joined along their rows; an answer each, in order."""
+
+Compute = Callable[[Sequence[Job], Stacker], Sequence[Answer]]
+"""Answers jobs, or raises an InferenceError of which nobody knows whose it is."""
 
 
 class Batch:
@@ -31,13 +37,13 @@ class Batch:
         self.clean = True
         """Whether one run answered all, so that its seconds say how long such a batch takes."""
 
-    def compute(self, run: Run, stacker: Stacker, clock: Callable[[], float]) -> None:
+    def compute(self, compute: Compute, stacker: Stacker, clock: Callable[[], float]) -> None:
         """Fill in the answers and the seconds; never raises."""
         try:
-            self.answers = _together(run, self.jobs, stacker)
+            self.answers = compute(self.jobs, stacker)
         except InferenceError as error:
             self.clean = False
-            self.answers = isolated(run, self.jobs, error, stacker, clock)
+            self.answers = isolated(compute, self.jobs, error, stacker, clock)
         self.seconds = clock() - self.started_s
 
 
@@ -56,8 +62,10 @@ class Workers(Protocol):
 class Threads:
     """Workers that are threads, each with its own memory for large batches."""
 
-    def __init__(self, count: int, run: Run, *, done: Callable[[Batch], None], loop: asyncio.AbstractEventLoop) -> None:
-        self._run = run
+    def __init__(
+        self, count: int, compute: Compute, *, done: Callable[[Batch], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._compute = compute
         self._done = done
         self._loop = loop
         self._inbox: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
@@ -80,7 +88,7 @@ class Threads:
             batch = self._inbox.get()
             if batch is None:
                 return
-            batch.compute(self._run, stacker, monotonic)
+            batch.compute(self._compute, stacker, monotonic)
             try:
                 self._loop.call_soon_threadsafe(self._done, batch)
             except RuntimeError:  # the loop is closed: nobody waits any more
@@ -88,8 +96,43 @@ class Threads:
             del batch  # or the bodies of its requests would stay until the next one comes
 
 
+def joined(run: Run) -> Compute:
+    """Answer jobs by one run over all their rows."""
+
+    def compute(jobs: Sequence[Job], stacker: Stacker) -> Sequence[Answer]:
+        with _unforeseen():
+            outputs = run(stacker.stack([job.arrays for job in jobs]))
+        return split(stacker.owned(outputs), [job.rows for job in jobs])
+
+    return compute
+
+
+def separated(separate: Separate) -> Compute:
+    """Answer jobs by one call that sees each request alone."""
+
+    def compute(jobs: Sequence[Job], stacker: Stacker) -> Sequence[Answer]:
+        del stacker
+        with _unforeseen():
+            answers = separate([job.arrays for job in jobs])
+        if len(answers) != len(jobs):
+            raise ModelFailedError(f"model: got {len(answers)} answers; allowed {len(jobs)}, one a request; report it")
+        return answers
+
+    return compute
+
+
+@contextmanager
+def _unforeseen() -> Iterator[None]:
+    try:
+        yield
+    except InferenceError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a worker that dies would leave every later request without an answer
+        raise ModelFailedError(f"model: raised {type(error).__name__}: {error}; allowed an answer; report it") from None
+
+
 def isolated(
-    run: Run, jobs: Sequence[Job], error: InferenceError, stacker: Stacker, clock: Callable[[], float]
+    compute: Compute, jobs: Sequence[Job], error: InferenceError, stacker: Stacker, clock: Callable[[], float]
 ) -> list[Answer]:
     """Answer jobs that failed together with `error`: halves are run again until only those fail that fail alone.
 
@@ -106,9 +149,9 @@ def isolated(
         answers: list[Answer] = []
         if wanted:
             try:
-                answers = list(_together(run, wanted, stacker))
+                answers = list(compute(wanted, stacker))
             except InferenceError as again:
-                answers = isolated(run, wanted, again, stacker, clock)
+                answers = isolated(compute, wanted, again, stacker, clock)
         given = dict(zip(map(id, wanted), answers, strict=True))
         found += [given[id(job)] if id(job) in given else too_late(job, now_s) for job in half]
     return found
@@ -120,13 +163,3 @@ def too_late(job: Job, now_s: float) -> DeadlineExceededError:
         f"request: got to the head of the queue after {(now_s - job.arrived_s) * 1e3:.0f} ms, too late for "
         f"its deadline of {(job.deadline_s - job.arrived_s) * 1e3:g} ms; allowed an answer in time; try again"
     )
-
-
-def _together(run: Run, jobs: Sequence[Job], stacker: Stacker) -> Sequence[Answer]:
-    try:
-        outputs = run(stacker.stack([job.arrays for job in jobs]))
-        return split(stacker.owned(outputs), [job.rows for job in jobs])
-    except InferenceError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a worker that dies would leave every later request without an answer
-        raise ModelFailedError(f"model: raised {type(error).__name__}: {error}; allowed an answer; report it") from None

@@ -14,7 +14,7 @@ from serving.batching.stacking import Stacker
 from serving.errors import DeadlineExceededError, ModelFailedError
 from serving.protocol.tensors import Array
 from serving.runtime.jobs import Answer, Job
-from serving.runtime.workers import Batch
+from serving.runtime.workers import Batch, joined, separated
 
 
 class Asked(Job):
@@ -37,7 +37,7 @@ def double(arrays: Sequence[Array]) -> list[Array]:
 
 def computed(run: object, jobs: list[Job], *, now_s: float = 0.5) -> Batch:
     batch = Batch(jobs, sum(each.rows for each in jobs), 0.0)
-    batch.compute(run, Stacker(), lambda: now_s)  # type: ignore[arg-type]
+    batch.compute(joined(run), Stacker(), lambda: now_s)  # type: ignore[arg-type]
     return batch
 
 
@@ -118,3 +118,23 @@ def test_an_unforeseen_error_is_an_answer_too() -> None:
         raise MemoryError
 
     assert all(isinstance(answer, ModelFailedError) for answer in computed(broken, [job(1.0), job(2.0)]).answers)
+
+
+def test_requests_that_must_not_be_joined_are_seen_one_by_one_in_one_call() -> None:
+    seen = []
+
+    def separate(requests: Sequence[Sequence[Array]]) -> list[Answer]:
+        seen.append([request[0].shape for request in requests])
+        return [[request[0] + 1] if request[0][0, 0] > 0 else ModelFailedError("model: no") for request in requests]
+
+    batch = Batch([job(1.0), job(-1.0, rows=2)], 3, 0.0)
+    batch.compute(separated(separate), Stacker(), lambda: 0.5)
+    assert seen == [[(1, 1), (2, 1)]]
+    assert values(batch.answers[0]) == [2.0]
+    assert isinstance(batch.answers[1], ModelFailedError)
+
+
+def test_a_missing_answer_of_requests_seen_one_by_one_is_nobodys() -> None:
+    batch = Batch([job(1.0), job(2.0)], 2, 0.0)
+    batch.compute(separated(lambda requests: [[requests[0][0]]]), Stacker(), lambda: 0.5)
+    assert [isinstance(answer, list) for answer in batch.answers] == [True, True], "each was asked alone"
