@@ -5,6 +5,8 @@ STAGE ?= dev
 TORCH_SPEC ?= torch==2.13.0
 TRITON_SPEC ?= nvidia-pytriton==0.7.0 numpy==1.26.4
 MLFLOW_SPEC ?= flask==3.1.3 flask-cors==6.0.5 sqlalchemy==2.1.9 alembic==1.20.1 huey==3.5.4 pandas==3.1.1
+BENTOML_SPEC ?= bentoml==1.4.40
+TORCHSERVE_SPEC ?= torchserve==0.12.0 torch-model-archiver==0.12.0 psutil==7.2.2
 TRAIN_SPEC ?= scikit-image==0.26.0 scikit-learn==1.9.1 onnxscript pillow==13.0.0
 
 VENV := .venv
@@ -53,6 +55,9 @@ test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, be
 	$(BIN)/python -c "import flask, huey, pandas" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet $(MLFLOW_SPEC)
 	@# the wheel's server alone, beside the lock: its Python package wants other releases of the same libraries
 	test -d $(VENV)/triton/pytriton || $(PYTHON) -m pip install --quiet --no-deps --target $(VENV)/triton $(TRITON_SPEC)
+	@# servers that models are moved from (model_packaging/container.py); each only talks to its own tests
+	test -d $(VENV)/bentoml || { $(PYTHON) -m venv $(VENV)/bentoml && $(VENV)/bentoml/bin/pip install --quiet $(BENTOML_SPEC); }
+	test -d $(VENV)/torchserve || $(PYTHON) -m pip install --quiet --no-deps --target $(VENV)/torchserve $(TORCHSERVE_SPEC)
 	$(BIN)/pytest -q tests/train
 
 check: $(VENV)/.dev ## the gate: format, lint, architecture, types, specs

@@ -15,7 +15,7 @@ from serving.errors import StreamHubError
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("cli.check", "Validate specs and stages; print every problem at once."),
     "package": ("cli.package", "Build one version's archive and manifest."),
-    "container-context": ("cli.container_context", "A TorchServe archive or a bento as an image's build context."),
+    "context": ("cli.context", "A TorchServe archive or a bento as an image's build context."),
     "verify": ("cli.verify", "Open an archive as its container would and run its sample."),
     "registry": ("cli.registry", "The S3 registry: push, pull, approve, alias, rollback, lineage, gc, …"),
     "bench": ("cli.bench", "Benchmarks beside peers, in one run: packaging."),

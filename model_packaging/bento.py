@@ -100,8 +100,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _document_problems(document: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
     for key in ("name", "version"):
-        if not _NAME.fullmatch(str(document.get(key))):
-            yield f"{BENTO}: {key}: got {str(document.get(key))[:60]!r}; allowed letters, digits, dots, dashes; rebuild"
+        if not (isinstance(value := document.get(key), str) and _NAME.fullmatch(value)):
+            yield f"{BENTO}: {key}: got {str(value)[:60]!r}; allowed letters, digits, dots, dashes; build it so"
     service = _SERVICE.fullmatch(str(document.get("service")))
     path = f"src/{service[1].replace('.', '/')}" if service else ""
     if not {f"{path}.py", f"{path}/__init__.py"} & set(names):

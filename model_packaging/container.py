@@ -28,7 +28,7 @@ RUN pip install --no-cache-dir --no-deps -r requirements.txt
 """
 
 _DOCKERFILE = """\
-# {server}: {name} {version}. Written by `streamhub container-context`; change its input and write it again.
+# {server}: {name} {version}. Written by `streamhub context`; change its input and write it again.
 FROM {base}
 USER 0:0
 ENV {environment}

@@ -1,4 +1,4 @@
-"""`streamhub container-context`: a TorchServe archive or a bento as the build context of an image for SageMaker."""
+"""`streamhub context`: a TorchServe archive or a bento as the build context of an image for SageMaker."""
 
 from __future__ import annotations
 
