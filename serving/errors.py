@@ -17,6 +17,10 @@ StreamHubError
 │   ├── ModelFailedError       the model raised, or answered nonsense
 │   └── NotAvailableError      the route exists; what it needs is not deployed here
 ├── ServerError                the model server cannot start
+├── HostingError               the server cannot load or unload a model; it serves on
+│   ├── AlreadyLoadedError     the name is taken
+│   ├── NotLoadedError         no model of that name
+│   └── NoRoomError            the memory for models does not hold it
 ├── FeatureStoreError          the feature cache cannot be read or written
 ├── EndpointError              the SageMaker endpoint refuses or is unreachable
 ├── TelemetryError             a baseline, a capture file or stored evidence cannot be read or written
@@ -126,6 +130,22 @@ class ServerError(StreamHubError):
     """The model server cannot start: its port is taken, or its address is not of this machine."""
 
 
+class HostingError(StreamHubError):
+    """The server cannot load or unload a model; what it has it goes on serving."""
+
+
+class AlreadyLoadedError(HostingError):
+    """A model of that name is loaded, or on its way."""
+
+
+class NotLoadedError(HostingError):
+    """No model of that name is loaded."""
+
+
+class NoRoomError(HostingError):
+    """The memory for models does not hold another one of that size, even without those that nobody uses now."""
+
+
 class NotAvailableError(InferenceError):
     """The route is known; the model or the part that it needs is not deployed here."""
 
@@ -156,3 +176,7 @@ class PreflightError(StreamHubError):
 
 class LocalStackError(StreamHubError):
     """The local stack cannot start, stop or answer."""
+
+
+class BenchmarkError(StreamHubError):
+    """A benchmark, or a server it compares, cannot run here."""
