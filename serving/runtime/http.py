@@ -65,6 +65,7 @@ class Connection(asyncio.Protocol):
         "_head_bytes",
         "_loop",
         "_parser",
+        "_paused",
         "_pending",
         "_refused",
         "_transport",
@@ -87,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._framing_bytes = 0
         self._refused = False
         self._unread = False
+        self._paused = False
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self.started_s: float | None = None
@@ -112,8 +114,11 @@ class Connection(asyncio.Protocol):
         self._body, self._current = [], None  # parser and connection hold each other until the collector comes
         pending, self._pending = self._pending, deque()
         for exchange in pending:
-            if exchange.job is not None:
-                exchange.job.cancel()
+            job, stream = exchange.job, exchange.streaming
+            if job is not None:
+                job.cancel()
+            if stream is not None:
+                stream.wake(gone=True)
 
     def data_received(self, data: bytes) -> None:
         """Take what came; whole requests are handled inside the call."""
@@ -211,6 +216,7 @@ class Connection(asyncio.Protocol):
             return
         current.method = self._parser.get_method()
         current.keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
+        current.chunks = self._parser.get_http_version() != "1.0"
         headers = current.headers
         length = headers.get(b"content-length")
         if length is not None:
@@ -270,13 +276,20 @@ class Connection(asyncio.Protocol):
         paused = len(pending) >= self.app.limits.max_pipelined
         ready: list[bytes] = []
         while pending and (data := pending[0].data) is not None:
-            exchange = pending.popleft()
+            exchange = pending[0]
             ready.append(data)
+            if exchange.streaming is not None:
+                exchange.data = None
+                break
+            pending.popleft()
         if not ready:
             return
         self.active_s = monotonic()
         self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
-        if not exchange.keep_alive:
+        if exchange.streaming is not None:
+            if not self._paused:
+                exchange.streaming.wake()
+        elif not exchange.keep_alive:
             self._end()
         elif paused and len(pending) < self.app.limits.max_pipelined:
             self._transport.resume_reading()
@@ -298,17 +311,25 @@ class Connection(asyncio.Protocol):
         self._pending.append(exchange)
         exchange.fail(status, text, extra)
 
+    def takes(self, exchange: Exchange) -> bool:
+        """Whether it is this exchange's turn, and its client reads."""
+        return not self._paused and bool(self._pending) and self._pending[0] is exchange
+
     def pause_writing(self) -> None:
         """Read no more from a client that does not read."""
+        self._paused = True
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read again."""
+        self._paused = False
+        if self._pending and (stream := self._pending[0].streaming) is not None:
+            stream.wake()
         if not self._transport.is_closing() and len(self._pending) < self.app.limits.max_pipelined:
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Close a connection on which nothing is going on."""
+        """Close behind what was written."""
         self._refused = True
         self._transport.close()
 
