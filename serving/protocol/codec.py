@@ -6,6 +6,7 @@ says where the header ends (exact prefix, as Triton's SageMaker frontend reads i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -13,6 +14,7 @@ import orjson
 
 from serving.errors import InvalidRequestError
 from serving.protocol.elements import from_bytes, from_lists, to_bytes, to_jsonable
+from serving.protocol.parameters import of_outputs, of_request, refuse_shared_memory, short, table
 from serving.protocol.tensors import DATATYPES, DTYPES, InferRequest, InferResponse, Tensor
 
 JSON_TYPE = "application/json"
@@ -21,7 +23,6 @@ BINARY_PREFIX = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 MAX_DIMENSIONS = 8
 MAX_ELEMENTS = 1 << 40
 _MAX_DIGITS = 18
-_SHOWN_CHARACTERS = 60
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 
@@ -63,11 +64,21 @@ def encode_request(request: InferRequest, *, binary: bool) -> tuple[bytes, str]:
 
     """
     head: dict[str, object] = {"id": request.id} if request.id else {}
+    parameters: dict[str, object] = {}
     if request.binary_output:
-        head["parameters"] = {"binary_data_output": True}
+        parameters["binary_data_output"] = True
+    if request.timeout_us:
+        parameters["timeout"] = request.timeout_us
+    if request.stream:
+        parameters["stream"] = True
+    if parameters:
+        head["parameters"] = parameters
     if request.outputs:
-        head["outputs"] = [{"name": name} for name in request.outputs]
-    body, size = _encode(head, "inputs", request.inputs, binary=binary)
+        head["outputs"] = [
+            {"name": name, "parameters": {"binary_data": True}} if name in request.binary_names else {"name": name}
+            for name in request.outputs
+        ]
+    body, size = _encode(head, "inputs", request.inputs, [binary] * len(request.inputs))
     return body, JSON_TYPE if size is None else f"{BINARY_PREFIX}{size}"
 
 
@@ -82,48 +93,45 @@ def encode_response(response: InferResponse, *, binary: bool) -> tuple[bytes, st
     return body, JSON_TYPE if size is None else f"{BINARY_PREFIX}{size}"
 
 
-def encode_response_parts(response: InferResponse, *, binary: bool) -> tuple[bytes, int | None]:
-    """Give the body of an answer and the size of its JSON header (None: all of it is JSON)."""
+def encode_response_parts(
+    response: InferResponse, *, binary: bool, names: frozenset[str] = frozenset()
+) -> tuple[bytes, int | None]:
+    """Give the body of an answer and the size of its JSON header (None: all of it is JSON).
+
+    All outputs are raw bytes if `binary`, else those of these names.
+    """
     head: dict[str, object] = {"model_name": response.model_name, "model_version": response.model_version}
     if response.id:
         head["id"] = response.id
-    return _encode(head, "outputs", response.outputs, binary=binary)
+    return _encode(head, "outputs", response.outputs, [binary or tensor.name in names for tensor in response.outputs])
 
 
 def _encode(
-    head: dict[str, object], key: str, tensors: tuple[Tensor, ...], *, binary: bool
+    head: dict[str, object], key: str, tensors: tuple[Tensor, ...], raw: Sequence[bool]
 ) -> tuple[bytes, int | None]:
-    if binary:
-        blobs = [to_bytes(tensor.array) for tensor in tensors]
-        head[key] = [
-            {
-                "name": tensor.name,
-                "shape": tensor.array.shape,
-                "datatype": DATATYPES[tensor.array.dtype],
-                "parameters": {"binary_data_size": len(blob)},
-            }
-            for tensor, blob in zip(tensors, blobs, strict=True)
-        ]
-        header = orjson.dumps(head)
-        return b"".join((header, *blobs)), len(header)
-    head[key] = [
-        {
-            "name": tensor.name,
-            "shape": tensor.array.shape,
-            "datatype": DATATYPES[tensor.array.dtype],
-            "data": to_jsonable(tensor.array, name=tensor.name),
-        }
-        for tensor in tensors
-    ]
-    body = orjson.dumps(head, option=_DUMP)
-    if b"null" in body:  # how orjson writes a number that is not finite; a name may hold the word, hence the look
-        _refuse_not_finite(tensors)
-    return body, None
+    blobs: list[bytes] = []
+    entries = []
+    for tensor, is_raw in zip(tensors, raw, strict=True):
+        array = tensor.array
+        entry: dict[str, object] = {"name": tensor.name, "shape": array.shape, "datatype": DATATYPES[array.dtype]}
+        if is_raw:
+            blob = to_bytes(array)
+            entry["parameters"] = {"binary_data_size": len(blob)}
+            blobs.append(blob)
+        else:
+            entry["data"] = to_jsonable(array, name=tensor.name)
+        entries.append(entry)
+    head[key] = entries
+    header = orjson.dumps(head, option=_DUMP)
+    if b"null" in header:  # how orjson writes a number that is not finite; a name may hold the word, hence the look
+        _refuse_not_finite(tensors, raw)
+    return b"".join((header, *blobs)), len(header) if any(raw) else None
 
 
-def _refuse_not_finite(tensors: tuple[Tensor, ...]) -> None:
-    for tensor in tensors:
-        if tensor.array.dtype.kind == "f" and b"null" in orjson.dumps(tensor.array.reshape(-1), option=_DUMP):
+def _refuse_not_finite(tensors: tuple[Tensor, ...], raw: Sequence[bool]) -> None:
+    for tensor, is_raw in zip(tensors, raw, strict=True):
+        numbers = not is_raw and not tensor.array.dtype.hasobject
+        if numbers and b"null" in orjson.dumps(to_jsonable(tensor.array, name=tensor.name), option=_DUMP):
             raise InvalidRequestError(
                 f"tensor {tensor.name!r}: got NaN or infinity, which JSON cannot carry; use the binary form"
             )
@@ -142,13 +150,18 @@ def decode_request(body: bytes, *, content_type: str) -> InferRequest:
 def decode_request_parts(body: bytes, *, header_bytes: int | None) -> InferRequest:
     """Read a request whose JSON is the first `header_bytes` (None: all of it)."""
     head = _load(body, header_bytes)
-    default = _parameters(head, "request").get("binary_data_output", False) is True
-    asked: list[dict[str, Any]] = _list_of_tables(head, "outputs") if "outputs" in head else []
+    parameters = of_request(head)
+    asked: list[dict[str, Any]] = _list_of_tables(head, "outputs") if head.get("outputs", []) != [] else []
     names = tuple(_name(output, "outputs") for output in asked)
-    # a client that asks for one output in binary reads JSON beside it or binary: one form an answer is enough
-    binary = any(_parameters(o, "output").get("binary_data", default) is True for o in asked) if asked else default
+    wanted = of_outputs(asked, names, default=parameters.binary_output)
     return InferRequest(
-        id=_text(head, "id"), inputs=_tensors(head, "inputs", body, header_bytes), outputs=names, binary_output=binary
+        id=_text(head, "id"),
+        inputs=_tensors(head, "inputs", body, header_bytes),
+        outputs=names,
+        binary_output=wanted.all_binary,
+        binary_names=frozenset() if wanted.all_binary else wanted.binary,
+        timeout_us=parameters.timeout_us,
+        stream=parameters.stream,
     )
 
 
@@ -205,15 +218,17 @@ def _tensor(entry: dict[str, Any], key: str, view: memoryview, at: int) -> tuple
     name, datatype = _name(entry, key), entry.get("datatype")
     if type(datatype) is not str or datatype not in DTYPES:
         raise InvalidRequestError(
-            f"tensor {name!r}: datatype: got {_short(datatype)}; allowed {', '.join(DTYPES)}; use one of these"
+            f"tensor {name!r}: datatype: got {short(datatype)}; allowed {', '.join(DTYPES)}; use one of these"
         )
     shape, size = _shape(entry.get("shape"), name)
     if "data" in entry:
         return Tensor(name, from_lists(entry["data"], name=name, datatype=datatype, shape=shape, size=size)), at
-    length = _parameters(entry, f"tensor {name!r}").get("binary_data_size")
+    parameters = table(entry, f"tensor {name!r}")
+    refuse_shared_memory(parameters, f"tensor {name!r}")
+    length = parameters.get("binary_data_size")
     if type(length) is not int or not 0 <= length <= len(view) - at:
         raise InvalidRequestError(
-            f"tensor {name!r}: got no data and binary_data_size {_short(length)}; allowed data, or a size up to the "
+            f"tensor {name!r}: got no data and binary_data_size {short(length)}; allowed data, or a size up to the "
             f"{len(view) - at} raw bytes that are left; send one of the two"
         )
     end = at + length
@@ -226,7 +241,7 @@ def _shape(shape: object, name: str) -> tuple[list[int], int]:
         if size <= MAX_ELEMENTS:
             return shape, size
     raise InvalidRequestError(
-        f"tensor {name!r}: shape: got {_short(shape)}; allowed a list of at most {MAX_DIMENSIONS} integers from 0; "
+        f"tensor {name!r}: shape: got {short(shape)}; allowed a list of at most {MAX_DIMENSIONS} integers from 0; "
         f"say the size of every dimension, rows first"
     )
 
@@ -235,32 +250,18 @@ def _list_of_tables(head: dict[str, Any], key: str) -> list[dict[str, Any]]:
     value = head.get(key)
     if type(value) is list and value and all(type(entry) is dict for entry in value):
         return value
-    raise InvalidRequestError(f"{key}: got {_short(value)}; allowed a list of objects with a name; send at least one")
+    raise InvalidRequestError(f"{key}: got {short(value)}; allowed a list of objects with a name; send at least one")
 
 
 def _name(entry: dict[str, Any], key: str) -> str:
     name = entry.get("name")
     if type(name) is str and name:
         return name
-    raise InvalidRequestError(f"{key}: name: got {_short(name)}; allowed a text; name each tensor as the model does")
+    raise InvalidRequestError(f"{key}: name: got {short(name)}; allowed a text; name each tensor as the model does")
 
 
 def _text(head: dict[str, Any], key: str) -> str:
     value = head.get(key, "")
     if type(value) is str:
         return value
-    raise InvalidRequestError(f"{key}: got {_short(value)}; allowed a text; quote it")
-
-
-def _parameters(entry: dict[str, Any], what: str) -> dict[str, Any]:
-    value = entry.get("parameters")
-    if value is None:
-        return {}
-    if type(value) is dict:
-        return value
-    raise InvalidRequestError(f"{what}: parameters: got {_short(value)}; allowed an object; leave it out or fix it")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    raise InvalidRequestError(f"{key}: got {short(value)}; allowed a text; quote it")

@@ -48,6 +48,8 @@ def from_lists(data: object, *, name: str, datatype: str, shape: Sequence[int], 
     if datatype == "BOOL" and not all(value is True or value is False for value in flat):
         raise InvalidRequestError(f"tensor {name!r}: got an element that is no truth value; allowed true or false")
     try:
+        if datatype == "BF16":
+            return _finite_bfloat16(np.frombuffer(struct.pack(f"<{size}f", *flat), dtype="<f4")).reshape(shape)
         if datatype in {"UINT8", "BOOL"}:
             packed = bytes(flat)
         else:
@@ -58,6 +60,13 @@ def from_lists(data: object, *, name: str, datatype: str, shape: Sequence[int], 
             f"allowed numbers of that type; fix the values or the datatype"
         ) from None
     return np.frombuffer(packed, dtype=DTYPES[datatype]).reshape(shape)
+
+
+def _finite_bfloat16(numbers: Array) -> Array:
+    halves = to_bfloat16(numbers)
+    if np.isinf(from_bfloat16(halves)).any():
+        raise OverflowError("too large to be rounded")
+    return halves
 
 
 def _flatten(data: object, name: str, shape: Sequence[int]) -> list[Any]:
@@ -147,6 +156,8 @@ def to_jsonable(array: Array, *, name: str) -> object:
         InvalidRequestError: BYTES that are no UTF-8, which JSON cannot carry.
 
     """
+    if array.dtype == DTYPES["BF16"]:
+        return from_bfloat16(array).reshape(-1)
     if not array.dtype.hasobject:
         return np.ascontiguousarray(array).reshape(-1)
     try:
@@ -155,3 +166,17 @@ def to_jsonable(array: Array, *, name: str) -> object:
         raise InvalidRequestError(
             f"tensor {name!r}: got bytes that are no UTF-8 ({error}); JSON carries texts only; use the binary form"
         ) from None
+
+
+def to_bfloat16(array: Array) -> Array:
+    """Round float32 to the nearest BF16, ties to even."""
+    bits = np.ascontiguousarray(array, dtype="<f4").view("<u4")
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
+    # rounding would carry a NaN of low bits into infinity
+    halves = np.where(np.isnan(array), (bits >> 16) | 0x40, rounded).astype("<u2")
+    return halves.view(DTYPES["BF16"])
+
+
+def from_bfloat16(array: Array) -> Array:
+    """Give the float32 that each BF16 is."""
+    return (np.ascontiguousarray(array).view("<u2").astype("<u4") << 16).view("<f4")

@@ -23,9 +23,14 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "FP16": np.dtype("<f2"),
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
+    "BF16": np.dtype([("bf16", "<u2")]),
     "BYTES": np.dtype(np.object_),
 }
-"""Every datatype of the Open Inference Protocol, and the array that holds it (BYTES: objects that are `bytes`)."""
+"""Every datatype of the Open Inference Protocol, and the array that holds it.
+
+BYTES are objects that are `bytes`; BF16, which NumPy lacks, is a record of the upper half of a float32, so that nobody
+takes it for an integer.
+"""
 
 DATATYPES: dict[np.dtype[Any], str] = {dtype: name for name, dtype in DTYPES.items()}
 """The protocol's name of each array type."""
@@ -46,12 +51,19 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InferRequest:
-    """One inference request; `outputs` are the names asked for (none: all)."""
+    """One inference request; `outputs` are the names asked for (none: all).
+
+    All outputs are asked for in raw bytes if `binary_output`, else those of `binary_names`; `timeout_us` 0 is none.
+    """
 
     id: str = ""
     inputs: tuple[Tensor, ...]
     outputs: tuple[str, ...] = ()
     binary_output: bool = False
+    binary_names: frozenset[str] = frozenset()
+    timeout_us: int = 0
+    stream: bool = False
+    """Whether the answer may come in chunks, as the client reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
