@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from serving.batching.service_times import ServiceTimes
-from serving.errors import InferenceError
 from serving.protocol.tensors import DTYPES, Array
+from serving.runtime.workers import Separate
 from serving.spec.tensors import DType, TensorSpec
-
-Separate = Callable[[Sequence[Sequence[Array]]], Sequence[list[Array] | InferenceError]]
-"""Requests that are computed together without being one tensor: an answer each, in order."""
 
 _REPEATS = 3
 _WARM_UP_S = 0.5
@@ -55,7 +52,7 @@ class Runner(ABC):
         rows = 1
         while True:
             rows = min(rows, max_rows)
-            batch = [_repeated(array, rows) for array in sample] if max_rows > 1 else list(sample)
+            batch = [repeated(array, rows) for array in sample] if max_rows > 1 else list(sample)
             self.run(batch)  # the first run of a shape allocates
             points.append((rows, median(self._timed(batch) for _ in range(_REPEATS))))
             if rows == max_rows or time.monotonic() - started > _WARM_UP_S:
@@ -78,5 +75,6 @@ def blank(tensors: Sequence[TensorSpec], *, batched: bool = True) -> list[Array]
     return arrays
 
 
-def _repeated(array: Array, rows: int) -> Array:
+def repeated(array: Array, rows: int) -> Array:
+    """Give so many rows: the array's own, again and again."""
     return np.ascontiguousarray(array[np.arange(rows) % len(array)])
