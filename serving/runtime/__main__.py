@@ -1,4 +1,7 @@
-"""`python -m serving.runtime --archive FILE`: one JSON line on stdout when ready, then serve until SIGTERM."""
+"""`python -m serving.runtime --archive FILE`: one JSON line on stdout when ready, then serve until SIGTERM.
+
+`serve`, as SageMaker starts a container, is the same for the model in /opt/ml/model, on all addresses.
+"""
 
 from __future__ import annotations
 
@@ -10,49 +13,83 @@ from pathlib import Path
 import orjson
 
 from serving.errors import StreamHubError
+from serving.runtime.container import Container, container
 from serving.runtime.server import run
 from serving.runtime.settings import Limits, ServerSettings
 
 DEADLINE_NAME = "STREAMHUB_DEADLINE_MS"
+_ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - SageMaker reaches a container from outside
+_MIB = 1 << 20
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve; 1 when the archive or the address cannot be used."""
-    defaults = Limits()
-    parser = argparse.ArgumentParser(prog="serving.runtime", description=__doc__)
-    parser.add_argument("--archive", type=Path, required=True, help="a model.tar.gz of `streamhub package`")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8080, help="0 chooses a free one")
-    parser.add_argument("--workdir", type=Path, help="unpack here (missing or empty) and leave it")
-    parser.add_argument("--threads", type=int, help="ONNX Runtime's threads a run")
-    parser.add_argument(
-        "--deadline-ms",
-        type=_above_zero,
-        default=os.environ.get(DEADLINE_NAME),
-        help=f"instead of the archive's; {DEADLINE_NAME} says the same where a container has no command line",
-    )
-    parser.add_argument("--request-timeout-s", type=float, default=defaults.request_timeout_s)
-    parser.add_argument("--idle-timeout-s", type=float, default=defaults.idle_timeout_s)
-    asked = parser.parse_args(arguments)
-    limits = Limits(request_timeout_s=asked.request_timeout_s, idle_timeout_s=asked.idle_timeout_s)
-    settings = ServerSettings(
-        archive=asked.archive,
-        host=asked.host,
-        port=asked.port,
-        workdir=asked.workdir,
-        threads=asked.threads,
-        deadline_ms=asked.deadline_ms,
-        limits=limits,
-    )
     try:
-        run(settings, on_ready=_say)
+        told = container(os.environ)
+        run(_settings(_parser(told).parse_args(arguments), told), on_ready=_say)
     except StreamHubError as error:
         sys.stderr.write(f"serving.runtime: {error}\n")
         return 1
     return 0
 
 
-def _above_zero(text: str) -> float:
+def serve() -> int:
+    """Serve as a container does; the console entry `serve`."""
+    return main(["serve", *sys.argv[1:]])
+
+
+def _parser(told: Container) -> argparse.ArgumentParser:
+    defaults = Limits()
+    parser = argparse.ArgumentParser(prog="serving.runtime", description=__doc__)
+    parser.add_argument("command", nargs="?", choices=("serve",), help="as a container: the model of /opt/ml/model")
+    parser.add_argument("--archive", type=Path, help="a model.tar.gz of `streamhub package`, or its unpacked folder")
+    parser.add_argument("--model-repository", type=Path, help="a folder of archives that clients may load by name")
+    parser.add_argument("--load-model", action="append", default=[], help="one of these to start with; '*': all")
+    parser.add_argument("--models-root", type=Path, help="SageMaker's multi-model API, for models below this folder")
+    parser.add_argument("--model-memory-mib", type=int, help="for all models that come and go together")
+    parser.add_argument("--host", help="the address to listen on: 127.0.0.1, or with serve all")
+    parser.add_argument("--port", type=int, default=told.port, help="0 chooses a free one")
+    parser.add_argument("--workdir", type=Path, help="unpack here (missing or empty) and leave it")
+    parser.add_argument("--threads", type=int, help="ONNX Runtime's threads a run; measured if left out")
+    parser.add_argument("--workers", type=int, help="batches computed at once; measured if left out")
+    parser.add_argument(
+        "--deadline-ms",
+        type=_milliseconds,
+        default=os.environ.get(DEADLINE_NAME),
+        help=f"instead of the archive's; {DEADLINE_NAME} says the same where a container has no command line",
+    )
+    parser.add_argument("--request-timeout-s", type=float, default=defaults.request_timeout_s)
+    parser.add_argument("--idle-timeout-s", type=float, default=defaults.idle_timeout_s)
+    return parser
+
+
+def _settings(asked: argparse.Namespace, told: Container) -> ServerSettings:
+    contained = asked.command == "serve"
+    archive, models_root = asked.archive, asked.models_root
+    if contained and archive is None and asked.model_repository is None:
+        if told.multi_model:
+            models_root = models_root or told.models
+        else:
+            archive = told.model
+    return ServerSettings(
+        archive=archive,
+        model_name=told.model_name,
+        model_repository=asked.model_repository,
+        load_models=tuple(asked.load_model),
+        models_root=models_root,
+        model_memory_bytes=asked.model_memory_mib * _MIB if asked.model_memory_mib is not None else None,
+        host=asked.host or (_ALL_ADDRESSES if contained else "127.0.0.1"),
+        port=asked.port,
+        safe_ports=told.safe_ports,
+        workdir=asked.workdir,
+        threads=asked.threads,
+        workers=asked.workers,
+        deadline_ms=asked.deadline_ms,
+        limits=Limits(request_timeout_s=asked.request_timeout_s, idle_timeout_s=asked.idle_timeout_s),
+    )
+
+
+def _milliseconds(text: str) -> float:
     value = float(text)
     if not value > 0:
         raise argparse.ArgumentTypeError(f"got {text}; allowed a number of milliseconds above 0")

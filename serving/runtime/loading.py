@@ -14,6 +14,7 @@ from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, Array
 from serving.runtime.checks import RequestCheck
 from serving.runtime.runner import Runner, blank
+from serving.runtime.threads import AskedThreads, tuned
 from serving.spec.runtime import TritonRuntime
 
 
@@ -23,6 +24,7 @@ class Loaded:
 
     runner: Runner
     times: ServiceTimes
+    workers: int
 
 
 def opened(source: Path, workdir: Path, *, deadline_ms: float | None = None) -> ModelFolder:
@@ -59,7 +61,7 @@ def caps_of(served: ServedModel) -> Caps:
     return Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
 
 
-def load(folder: ModelFolder, caps: Caps, *, threads: int | None = None) -> Loaded:
+def load(folder: ModelFolder, caps: Caps, *, threads: AskedThreads) -> Loaded:
     """Load and warm a model; it takes as long as the model is large, so not on the loop.
 
     Raises:
@@ -69,19 +71,23 @@ def load(folder: ModelFolder, caps: Caps, *, threads: int | None = None) -> Load
     from serving.runtime.model import OnnxModel  # noqa: PLC0415 - ONNX Runtime takes longer to import than the rest
 
     served = folder.served
-    runner = OnnxModel(folder.model, served, threads=threads)
     sample = blank(served.inputs) if folder.sample is None else _sample(folder, folder.sample, caps)
     try:
-        return Loaded(runner, runner.warm_up(sample, max_rows=caps.max_rows))
+        runner, times, plan = tuned(
+            lambda plan: OnnxModel(folder.model, served, threads=plan),
+            sample,
+            max_rows=caps.max_rows,
+            asked=threads.of(served.runtime),
+        )
     except InferenceError as error:
-        runner.close()
         raise ArchiveError(f"{served.name} {served.version}: its sample does not run: {error}") from None
+    return Loaded(runner, times, plan.workers)
 
 
 def _sample(folder: ModelFolder, path: Path, caps: Caps) -> list[Array]:
     try:
         request = codec.decode_request(path.read_bytes(), content_type=codec.JSON_TYPE)
-        return RequestCheck(folder.served, max_rows=caps.max_rows).arrays(request)
+        return RequestCheck(folder.served, max_rows=caps.most_rows).arrays(request)
     except InferenceError as error:
         raise ArchiveError(
             f"{folder.served.name} {folder.served.version}: {path.relative_to(folder.root)}: {error}"

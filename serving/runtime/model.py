@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from serving.errors import ArchiveError, ModelFailedError
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, Array
 from serving.runtime.runner import Runner
+from serving.runtime.threads import ThreadPlan
 from serving.spec.tensors import DType, TensorSpec
 
 _ORT_TYPES = {
@@ -34,13 +34,11 @@ _ORT_TYPES = {
 _LOOPS = (b"\x22\x04Loop", b"\x22\x04Scan")
 """NodeProto.op_type (onnx.proto: field 4) of the operators that repeat as often as a value says."""
 
-_MOST_THREADS = 4
-
 
 class OnnxModel(Runner):
     """One graph."""
 
-    def __init__(self, path: Path, served: ServedModel, *, threads: int | None = None) -> None:
+    def __init__(self, path: Path, served: ServedModel, *, threads: ThreadPlan) -> None:
         self._served = served
         self._session = _session(path, served, threads)
         _agree(served, "inputs", self._session.get_inputs(), served.inputs)
@@ -98,12 +96,12 @@ def _mapped(array: Array, items: list[Any]) -> Array:
     return flat.reshape(array.shape)
 
 
-def _session(path: Path, served: ServedModel, threads: int | None) -> Any:  # noqa: ANN401 - ships no types
+def _session(path: Path, served: ServedModel, threads: ThreadPlan) -> Any:  # noqa: ANN401 - ships no types
     options = ort.SessionOptions()
-    cores = len(os.sched_getaffinity(0))
-    options.intra_op_num_threads = threads if threads is not None else max(1, min(_MOST_THREADS, cores - 1))
-    options.inter_op_num_threads = 1
-    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.intra_op_num_threads = threads.intra_op
+    options.inter_op_num_threads = threads.inter_op
+    modes = ort.ExecutionMode
+    options.execution_mode = modes.ORT_SEQUENTIAL if threads.inter_op == 1 else modes.ORT_PARALLEL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # its errors reach the client; a poisoned request must not fill the log
     try:

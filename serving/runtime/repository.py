@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from time import monotonic
 
@@ -89,18 +90,24 @@ class Hosted:
         runner = loaded.runner
         self.runner = runner
         self.batcher = Batcher(
-            runner.run, caps=caps, times=loaded.times, inline=runner.steady, loop=loop, metrics=self.metrics
+            runner.run,
+            caps=replace(caps, workers=loaded.workers),
+            times=loaded.times,
+            inline=runner.steady,
+            loop=loop,
+            metrics=self.metrics,
+            separate=runner.separate,
         )
         self.state, self.reason = State.READY, ""
 
-    def close(self) -> None:
-        """Free the model and its workers."""
+    def detach(self, state: State, reason: str) -> Runner | None:
+        """Stop being ready; give what is to be closed, which may take long."""
         batcher, self.batcher = self.batcher, None
         runner, self.runner = self.runner, None
+        self.state, self.reason = state, reason
         if batcher is not None:
             batcher.close()
-        if runner is not None:
-            runner.close()
+        return runner
 
 
 class Repository:
@@ -111,6 +118,10 @@ class Repository:
         self.changed: Callable[[], None] = _nobody
         self.default: Hosted | None = None
         """The model of `/invocations`; none where every request names its own."""
+        self.leaving: set[Hosted] = set()
+        """Models that no request finds any more, until they have answered those they have."""
+        self.failed: dict[str, str] = {}
+        """Why models are not here that somebody wanted to load."""
         self.opened = False
         """Whether the models that the server was started with are loaded."""
 
@@ -122,15 +133,19 @@ class Repository:
         hosted = self._models.get(name)
         return hosted if hosted is not None and (not version or version in hosted.versions) else None
 
-    def add(self, hosted: Hosted) -> None:
-        """Take a model in; the name must be free."""
+    def add(self, hosted: Hosted) -> Hosted | None:
+        """Take a model in; give the one that had its name before."""
+        before = self._models.get(hosted.name)
         self._models[hosted.name] = hosted
+        self.failed.pop(hosted.name, None)
         self.changed()
+        return before
 
-    def remove(self, name: str) -> None:
-        """Forget a model."""
-        self._models.pop(name).close()
+    def take(self, name: str) -> Hosted | None:
+        """Give a model that no request finds any more; what it was asked before it still answers."""
+        hosted = self._models.pop(name, None)
         self.changed()
+        return hosted
 
     @property
     def ready(self) -> bool:
@@ -140,12 +155,14 @@ class Repository:
     @property
     def idle(self) -> bool:
         """Whether every request was answered."""
-        return all(hosted.idle for hosted in self)
+        return all(hosted.idle for hosted in (*self, *self.leaving))
 
     def close(self) -> None:
         """Free all models."""
-        for hosted in self:
-            hosted.close()
+        for hosted in (*self, *self.leaving):
+            runner = hosted.detach(State.UNAVAILABLE, "the server is going")
+            if runner is not None:
+                runner.close()
 
 
 def _nobody() -> None:

@@ -12,9 +12,11 @@ import orjson
 
 from serving.errors import (
     DeadlineExceededError,
+    HostingError,
     InferenceError,
     InvalidRequestError,
     ModelFailedError,
+    NoRoomError,
     OverloadedError,
 )
 from serving.protocol import codec
@@ -27,6 +29,7 @@ from serving.runtime.settings import Limits
 
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _DIGITS = 10
+_RETRY = b"retry-after: 1\r\n"
 _OCTETS = b"application/octet-stream"
 _BINARY = codec.BINARY_PREFIX.encode()
 _STATUS: dict[type[InferenceError], tuple[int, str]] = {
@@ -83,6 +86,10 @@ class ModelApp:
         self.draining = False
         self.connections: set[Connection] = set()
         self.heads: dict[bytes, Head] = {}
+        self.more_routes: Callable[[Head], Handler | None] = _no_route
+        """Routes of others, asked when none of these matches."""
+        self.wake: Callable[[Hosted, Callable[[HostingError | None], None]], bool] = _no_wake
+        """Loads a model again that had left for another one, and calls back; False: it did not leave."""
         self._routes = self._paths()
         repository.changed = self.heads.clear
 
@@ -123,7 +130,7 @@ class ModelApp:
             case ["ready"]:
                 return b"GET", lambda _: partial(self._model_ready, hosted=hosted)
             case ["infer"]:
-                return b"POST", partial(self._inference, hosted=hosted, sagemaker=False)
+                return b"POST", partial(self.inference, hosted=hosted, sagemaker=False)
         return None
 
     def handle(self, exchange: Exchange) -> None:
@@ -137,7 +144,7 @@ class ModelApp:
         path = head.path.partition(b"?")[0]
         found = self._routes.get(path) or self._model_path(path)
         if found is None:
-            return self._unknown
+            return self.more_routes(head) or self._unknown
         method, made = found
         if head.method == method or (head.method, method) == (b"HEAD", b"GET"):
             return made(head)
@@ -192,9 +199,9 @@ class ModelApp:
 
     def _invocations(self, head: Head) -> Handler:
         hosted = self.repository.default
-        return self._unknown if hosted is None else self._inference(head, hosted=hosted, sagemaker=True)
+        return self._unknown if hosted is None else self.inference(head, hosted=hosted, sagemaker=True)
 
-    def _inference(self, head: Head, *, hosted: Hosted, sagemaker: bool) -> Handler:
+    def inference(self, head: Head, *, hosted: Hosted, sagemaker: bool) -> Handler:
         """Give what answers every request with this head."""
         headers = head.headers
         if headers.get(b"content-encoding", b"identity") != b"identity":
@@ -207,8 +214,10 @@ class ModelApp:
         def infer(exchange: Exchange) -> None:
             batcher, body = hosted.batcher, exchange.body
             if batcher is None:
-                _not_ready(exchange)
+                if not self.wake(hosted, partial(self._woken, exchange, infer, hosted)):
+                    _not_ready(exchange)
                 return
+            hosted.used_s = exchange.arrived_s
             try:
                 if isinstance(within_s, str):
                     raise InvalidRequestError(within_s)
@@ -227,6 +236,15 @@ class ModelApp:
 
         return infer
 
+    def _woken(self, exchange: Exchange, infer: Handler, hosted: Hosted, error: HostingError | None) -> None:
+        if error is None and hosted.batcher is not None:
+            exchange.arrived_s = monotonic()  # its deadline is for the inference, not for the loading
+            infer(exchange)
+        else:
+            hosted.metrics.outcomes["rejected"] += 1
+            status = 507 if isinstance(error, NoRoomError) else 503
+            exchange.fail(status, str(error or "server: got a model that left again; try again"), _RETRY)
+
 
 def fail(exchange: Exchange, error: InferenceError, hosted: Hosted) -> None:
     """Send why there is no answer."""
@@ -237,7 +255,7 @@ def fail(exchange: Exchange, error: InferenceError, hosted: Hosted) -> None:
 
 
 def _not_ready(exchange: Exchange) -> None:
-    exchange.fail(503, "server: not ready; it loads its model, or it is shutting down", b"retry-after: 1\r\n")
+    exchange.fail(503, "server: not ready; it loads its model, or it is shutting down", _RETRY)
 
 
 def _metadata(exchange: Exchange, *, hosted: Hosted) -> None:
@@ -270,6 +288,16 @@ def _within_s(headers: dict[bytes, bytes], hosted: Hosted) -> float | str:
         f"X-StreamHub-Timeout-Ms: got {asked[:40].decode(errors='replace')!r}; "
         f"allowed a number above 0; leave it out for the model's own {hosted.served.deadline_ms:g}"
     )
+
+
+def _no_route(head: Head) -> Handler | None:
+    del head
+    return None
+
+
+def _no_wake(hosted: Hosted, then: Callable[[HostingError | None], None]) -> bool:
+    del hosted, then
+    return False
 
 
 def _other_method(exchange: Exchange, *, allowed: bytes) -> None:

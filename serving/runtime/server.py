@@ -1,4 +1,4 @@
-"""The life of one server: unpack, listen, load, warm, say so, serve, drain."""
+"""The life of one server: listen, unpack, load, warm, say so, serve, drain."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import uvloop
 from serving.errors import ServerError
 from serving.protocol.archive import ModelFolder
 from serving.runtime.http import Connection
-from serving.runtime.loading import caps_of, load, opened
-from serving.runtime.repository import Hosted, Repository
+from serving.runtime.loading import opened
+from serving.runtime.models import Models
 from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
 
@@ -32,19 +32,21 @@ _DRAIN_POLL_S = 0.02
 
 
 def run(settings: ServerSettings, *, on_ready: Callable[[dict[str, object]], None]) -> None:
-    """Serve an archive until SIGTERM or SIGINT; `on_ready` gets port, name and version once the model is warm.
+    """Serve until SIGTERM or SIGINT; `on_ready` gets the port and the name and version of each model once all are warm.
 
     Raises:
         ArchiveError: the archive cannot be served.
-        ServerError: nobody can listen there.
+        ServerError: nobody can listen there, or there is nothing to serve.
 
     """
     with ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
-        folder = _opened(settings, stack)
+        # below one folder, so that nothing is left whatever the end is like
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamhub-models-")))
+        folder = _opened(settings, scratch)
         # a worker that has its result waits so long for a busy loop to let it in
         sys.setswitchinterval(_SWITCH_S)
-        uvloop.run(_serve(folder, settings, listener, on_ready))
+        uvloop.run(_serve(folder, settings, scratch, listener, on_ready))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -64,17 +66,27 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _opened(settings: ServerSettings, stack: ExitStack) -> ModelFolder:
-    if settings.workdir is None:
-        workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamhub-model-"))) / "model"
-    else:
-        workdir = settings.workdir
-    return opened(settings.archive, workdir, deadline_ms=settings.deadline_ms)
+def _opened(settings: ServerSettings, scratch: Path) -> ModelFolder | None:
+    if settings.archive is None:
+        if settings.model_repository is None and settings.models_root is None:
+            raise ServerError(
+                "models: got none; allowed an archive, a repository or a root of models; "
+                "name one with --archive, --model-repository or --models-root"
+            )
+        return None
+    folder = opened(settings.archive, settings.workdir or scratch / "model", deadline_ms=settings.deadline_ms)
+    if settings.model_name not in {None, folder.served.name}:
+        raise ServerError(
+            f"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME: got {settings.model_name!r}; allowed {folder.served.name!r}, the "
+            f"model of {settings.archive.name}; correct or remove the variable"
+        )
+    return folder
 
 
 async def _serve(
-    folder: ModelFolder,
+    folder: ModelFolder | None,
     settings: ServerSettings,
+    scratch: Path,
     listener: socket.socket,
     on_ready: Callable[[dict[str, object]], None],
 ) -> None:
@@ -82,32 +94,27 @@ async def _serve(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    caps = caps_of(folder.served)
-    hosted = Hosted(folder.served.name, folder.served, max_rows=caps.max_rows)
-    repository = Repository()
-    app = ModelApp(repository, limits=settings.limits)
-    repository.add(hosted)
-    repository.default = hosted
+    models = Models(settings, folder, scratch, loop)
+    app = models.app
     server = await loop.create_server(lambda: Connection(app, loop), sock=listener)
     sweeper = asyncio.ensure_future(_sweep(app))
-    loading = asyncio.ensure_future(asyncio.to_thread(load, folder, caps, threads=settings.threads))
+    loading = asyncio.ensure_future(models.load())
     waiting = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((loading, waiting), return_when=asyncio.FIRST_COMPLETED)
     try:
         if not stopped.is_set():
-            hosted.serve(loading.result(), caps=caps, loop=loop)
+            ready = loading.result()
             gc.collect()
             gc.freeze()  # what lives as long as the server need not be looked at again
             gc.set_threshold(_GC_THRESHOLD)
-            repository.opened = True
-            port = listener.getsockname()[1]
-            on_ready({"port": port, "name": folder.served.name, "version": folder.served.version})
+            app.repository.opened = True
+            on_ready({"port": listener.getsockname()[1], **ready})
             await waiting
         server.close()
         await _drain(app, settings.limits.drain_s)
     finally:
         sweeper.cancel()
-        repository.close()
+        app.repository.close()
 
 
 async def _sweep(app: ModelApp) -> None:

@@ -26,14 +26,32 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """One server: the archive it serves, where it listens, where it unpacks (nothing: a folder of its own)."""
+    """One server: what it serves, where it listens, where it unpacks (nothing: a folder of its own).
 
-    archive: Path
+    It has the model of an archive, or those of a `model_repository` that are named (`load_models`, "*": all) or that
+    clients load, or those that SageMaker puts below `models_root`.
+    """
+
+    archive: Path | None = None
+    """A `model.tar.gz`, or the folder that it was unpacked to."""
+    model_name: str | None = None
+    """What the archive's model must be called; nothing: anything."""
     host: str = "127.0.0.1"
     port: int = 8080
+    safe_ports: tuple[int, int] | None = None
+    """The first and the last port that a child may have; nothing: any free one."""
     workdir: Path | None = None
     threads: int | None = None
-    """ONNX Runtime's threads a run; nothing: all cores but the one that talks to clients, at most 4."""
+    """ONNX Runtime's threads a run; nothing: what the spec says, or else what is measured to be best."""
+    workers: int | None = None
+    """Batches computed at once; nothing: what the spec says, or else what is measured to be best."""
+    cores: int | None = None
+    """Cores to choose threads for; nothing: what affinity and control group leave this process."""
     deadline_ms: float | None = None
     """The hard limit of a request, where the stage has another than the archive."""
+    model_repository: Path | None = None
+    load_models: tuple[str, ...] = ()
+    models_root: Path | None = None
+    model_memory_bytes: int | None = None
+    """For all models that come and go together; nothing: most of what the process may have."""
     limits: Limits = field(default_factory=Limits)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,11 +174,17 @@ class Server:
             time.sleep(0.002)
 
 
+def serving(archive: Path, *options: str) -> AbstractContextManager[Server]:
+    """Run the server on an archive."""
+    return launched("--archive", str(archive), *options)
+
+
 @contextmanager
-def serving(archive: Path, *options: str) -> Iterator[Server]:
+def launched(*options: str, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
     """Run the server; its end must be a clean one."""
-    command = [sys.executable, "-m", "serving.runtime", "--archive", str(archive), "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    command = [sys.executable, "-m", "serving.runtime", "--port", "0", *options]
+    environment = {**os.environ, **(environ or {})}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
