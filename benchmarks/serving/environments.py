@@ -8,13 +8,36 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from benchmarks.serving.peers import Peer
 from serving.errors import BenchmarkError
 
 DEFAULT = Path("~/.cache/streamhub/bench")
 _LAST_LINES = 3
+
+
+class Peer(Protocol):
+    """What an environment is made of: pip's `requirements`, and `programs` that must be on the path."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def requirements(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def programs(self) -> tuple[str, ...]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A peer that is a command and no server."""
+
+    name: str
+    requirements: tuple[str, ...]
+    programs: tuple[str, ...] = ()
 
 
 def python_of(folder: Path, peer: Peer) -> Path:

@@ -1,13 +1,14 @@
 /* An HTTP/1.1 load client for one core: epoll, keep-alive, one request at a time on a connection.
 
-   load PORT REQUESTS OUT CONNECTIONS SECONDS RATE SEED
+   load PORT REQUESTS OUT CONNECTIONS SECONDS RATE PATIENCE SEED
 
    RATE 0 is a closed loop: every connection asks again as soon as it was answered. Otherwise requests are due at the
    times of a Poisson process of RATE a second, wait for a free connection where there is none, and their latency runs
-   from the time they were due: a slow server cannot slow the clock down (Gil Tene's "coordinated omission").
+   from the time they were due: a slow server cannot slow the clock down (Gil Tene's "coordinated omission"). One that
+   found no free connection for PATIENCE seconds is given up, as a caller's pool does; 0 waits for ever.
 
    REQUESTS: whole HTTP requests, each behind its length (uint32); connection i sends the one of index i mod their count.
-   OUT.records: a struct record (three float64) for each request, those never answered with status 0.
+   OUT.records: a struct record (three float64) for each request, those never sent or answered with status 0.
    OUT.bodies: for each connection the last body it was given, behind its length (uint32).
    stdout: one line of JSON. Exit status 1 where the server cannot be reached or memory is out.
 */
@@ -46,7 +47,7 @@ struct connection {
 };
 
 static int port, epoll;
-static double started_s;
+static double started_s, patience_s;
 static struct record *records;
 static size_t record_count, record_capacity, answered, drops, waited;
 static double *due;          /* a queue of due times that found no free connection */
@@ -201,6 +202,12 @@ static void wait_in_line(double due_s) {
     waited++;
 }
 
+static int next_in_line(double time_s) {
+    for (; due_first < due_end && time_s - due[due_first] > patience_s; due_first++)
+        note(due[due_first], time_s - due[due_first], 0);
+    return due_first < due_end;
+}
+
 static struct bytes *read_requests(const char *path, size_t *count) {
     FILE *file = fopen(path, "rb");
     struct bytes *requests = NULL;
@@ -246,7 +253,7 @@ static void handle(struct connection *each, uint32_t events, double ends_s, doub
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || !read_answer(each)) return;
     double time_s = now();
     if (rate == 0 && time_s < ends_s) ask(each, time_s);
-    else if (due_first < due_end) ask(each, due[due_first++]);
+    else if (next_in_line(time_s)) ask(each, due[due_first++]);
     else idle[(*idle_count)++] = each;
 }
 
@@ -278,11 +285,12 @@ static void drive(struct connection *connections, size_t count, double seconds, 
 }
 
 int main(int argc, char **argv) {
-    if (argc != 8) { fprintf(stderr, "load PORT REQUESTS OUT CONNECTIONS SECONDS RATE SEED\n"); return 2; }
+    if (argc != 9) { fprintf(stderr, "load PORT REQUESTS OUT CONNECTIONS SECONDS RATE PATIENCE SEED\n"); return 2; }
     port = atoi(argv[1]);
     size_t request_count, count = strtoul(argv[4], NULL, 10);
     double seconds = atof(argv[5]), rate = atof(argv[6]);
-    random_state = strtoull(argv[7], NULL, 10) * 2 + 1;
+    patience_s = atof(argv[7]) > 0 ? atof(argv[7]) : HUGE_VAL;
+    random_state = strtoull(argv[8], NULL, 10) * 2 + 1;
     struct bytes *requests = read_requests(argv[2], &request_count);
     struct connection *connections = calloc(count, sizeof *connections);
     if (connections == NULL || (epoll = epoll_create1(0)) < 0) die("start");

@@ -99,7 +99,15 @@ class Client:
     folder: Path
 
     def drive(
-        self, port: int, requests: Path, *, connections: int, seconds: float, rate: float = 0, seed: int = 1
+        self,
+        port: int,
+        requests: Path,
+        *,
+        connections: int,
+        seconds: float,
+        rate: float = 0,
+        patience_s: float = 0,
+        seed: int = 1,
     ) -> Load:
         """Load a server: a closed loop, or with `rate` a Poisson process of so many requests a second.
 
@@ -109,6 +117,7 @@ class Client:
             connections: how many ask at once; in an open loop the most that do.
             seconds: how long requests are sent.
             rate: requests a second; 0 for a closed loop.
+            patience_s: how long a request waits for a free connection before it is given up; 0: for ever.
             seed: of the times between requests.
 
         Raises:
@@ -116,7 +125,7 @@ class Client:
 
         """
         out = self.folder / "load"
-        asked = [port, requests, out, connections, seconds, rate, seed]
+        asked = [port, requests, out, connections, seconds, rate, patience_s, seed]
         with pinned(CLIENT_CORE):
             done = subprocess.run(  # noqa: S603 - this project's program
                 [str(self.program), *map(str, asked)], capture_output=True, text=True, check=False

@@ -48,7 +48,7 @@ class Peer:
     """One server of the comparison.
 
     `requirements` are pip's, `()` for what the project's own environment runs; `programs` must be on the path.
-    `windows_ms` maps a setting to its window; `pausable` says whether the server survives being stopped for a while.
+    `windows_ms` maps a setting to its window.
     """
 
     name: str
@@ -58,7 +58,6 @@ class Peer:
     requirements: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     windows_ms: Mapping[Setting, float] = field(default_factory=lambda: {"best": 0, "window": WINDOW_MS})
-    ready: str = "/"
     note: str = ""
 
 
@@ -80,7 +79,6 @@ ALL: tuple[Peer, ...] = (
         command=launch.streamhub,
         routes=_routes((_INFER, OIP_JSON), (_INFER, OIP_BINARY)),
         windows_ms=_ONE,
-        ready="/ping",
     ),
     Peer(
         name=NOOP,
@@ -96,7 +94,6 @@ ALL: tuple[Peer, ...] = (
         command=launch.triton,
         routes=_routes((_INFER, OIP_JSON), (_INFER, OIP_BINARY)),
         requirements=("nvidia-pytriton==0.7.0", "numpy==1.26.4", ORT),
-        ready="/v2/health/ready",
         note="the Python backend over ONNX Runtime; no package carries the C++ ONNX backend",
     ),
     Peer(
@@ -122,7 +119,6 @@ ALL: tuple[Peer, ...] = (
             ORJSON,
         ),
         windows_ms=_ONE,
-        ready="/ping",
         note="no batches; orjson, uvloop and httptools",
     ),
     Peer(
@@ -133,7 +129,6 @@ ALL: tuple[Peer, ...] = (
         requirements=("torchserve==0.12.0", ORT, NUMPY, ORJSON),
         programs=("java",),
         windows_ms={"best": 1, "window": WINDOW_MS},
-        ready="/ping",
     ),
     Peer(
         name="mlserver",
@@ -142,7 +137,6 @@ ALL: tuple[Peer, ...] = (
         routes=_routes(("/v2/models/bench/infer", OIP_JSON)),
         requirements=("mlserver==1.7.1", ORT),
         windows_ms={"best": 1, "window": WINDOW_MS},
-        ready="/v2/models/bench/ready",
         note="binary tensors over gRPC alone, which is not asked here",
     ),
     Peer(
@@ -152,7 +146,6 @@ ALL: tuple[Peer, ...] = (
         routes=_routes(("/predict", LIST_JSON), ("/predict", BASE64_JSON)),
         requirements=("litserve==0.2.19", ORT, NUMPY, ORJSON),
         windows_ms={"best": 1, "window": WINDOW_MS},
-        ready="/health",
     ),
     Peer(
         name="bentoml",
@@ -161,7 +154,6 @@ ALL: tuple[Peer, ...] = (
         routes=_routes(("/predict", NESTED_JSON)),
         requirements=("bentoml==1.4.40", ORT, NUMPY, ORJSON),
         windows_ms=_ONE,
-        ready="/readyz",
         note="its window adapts; a bound of 10 ms makes it shed, so it has its default",
     ),
     Peer(
@@ -170,7 +162,6 @@ ALL: tuple[Peer, ...] = (
         command=launch.script("with_ray.py"),
         routes=_LISTS_AND_BYTES,
         requirements=("ray[serve]==2.60.0", ORT, NUMPY, ORJSON),
-        ready="/-/healthz",
     ),
 )
 BY_NAME: Mapping[str, Peer] = {peer.name: peer for peer in ALL}

@@ -1,0 +1,107 @@
+"""The five promises of the model server on the real one: two are tried here, three read from the measurements."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from http.client import HTTPException, HTTPResponse
+
+import numpy as np
+
+from benchmarks.serving.instance import TOLERANCE, Instance
+from benchmarks.serving.load import OK
+from benchmarks.serving.models import WINDOW_MS
+from benchmarks.serving.peers import OURS
+from benchmarks.serving.results import Invariant, Results
+from benchmarks.serving.wires import OIP_BINARY
+from serving.protocol.tensors import Array
+
+GOODPUT_SHARE = 0.95
+
+_ASKERS = 24
+_ANSWER_WITHIN_S = 10.0
+_DRAIN_WITHIN_S = 28.0
+_RESET = struct.pack("ii", 1, 0)
+"""struct linger: closing sends a reset, as a client that was killed does."""
+
+
+def seen(results: Results) -> list[Invariant]:
+    """Read three of the promises from what was measured."""
+    ours = [each for each in results.closed if each.cell.peer == OURS]
+    lone = [each for each in ours if each.cell.clients == 1]
+    found = []
+    if lone:
+        slowest = max(lone, key=lambda each: each.p50_ms)
+        p50 = f"p50 {slowest.p50_ms:.2f} ms, {slowest.cell.model} {slowest.cell.kind}; window {WINDOW_MS} ms"
+        found.append(Invariant(name="a lone request does not wait", held=slowest.p50_ms < WINDOW_MS, measured=p50))
+    if ours:
+        wrong, failed = sum(each.wrong for each in ours), sum(each.failed for each in ours)
+        measured = f"{wrong} wrong and {failed} failed in {sum(each.runs for each in ours)} closed loops"
+        found.append(Invariant(name="batched answers equal single ones", held=not wrong + failed, measured=measured))
+    for each in results.overload:
+        if each.load == 1.5:  # noqa: PLR2004 - the load of the promise
+            held = each.share >= GOODPUT_SHARE
+            measured = f"{each.share:.2f} of {each.capacity:.0f}/s"
+            found.append(Invariant(name=f"goodput at 1.5 x capacity, {each.model}", held=held, measured=measured))
+    return found
+
+
+def tried(ours: Sequence[Instance]) -> list[Invariant]:
+    """Try the other two on our server; it has ended afterwards."""
+    found = []
+    for instance in ours:
+        with instance.awake():
+            found += [_cancelled_mates(instance), _drain(instance)]
+    return found
+
+
+def _cancelled_mates(instance: Instance) -> Invariant:
+    with ExitStack() as stack:
+        asked = [_asked(instance, index, stack) for index in range(_ASKERS)]
+        for connection in asked[::2]:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            connection.close()
+        right = sum(_answered(connection, instance, 2 * index + 1) for index, connection in enumerate(asked[1::2]))
+    left = _ASKERS // 2
+    name = f"who stays is answered when batch-mates leave, {instance.site.model.name}"
+    return Invariant(name=name, held=right == left, measured=f"{right} of {left} right, {left} left")
+
+
+def _drain(instance: Instance) -> Invariant:
+    with ExitStack() as stack:
+        asked = [_asked(instance, index, stack) for index in range(_ASKERS)]
+        right = int(_answered(asked[0], instance, 0))  # the others were read while it was computed
+        instance.process.send_signal(signal.SIGTERM)
+        right += sum(_answered(connection, instance, index) for index, connection in enumerate(asked[1:], 1))
+    try:
+        status = instance.process.wait(_DRAIN_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        status = -1
+    name = f"SIGTERM loses no accepted request, {instance.site.model.name}"
+    held = right == _ASKERS and status == 0
+    return Invariant(name=name, held=held, measured=f"{right} of {_ASKERS} answered, exit status {status}")
+
+
+def _asked(instance: Instance, index: int, stack: ExitStack) -> socket.socket:
+    model = instance.site.model
+    connection = socket.create_connection(("127.0.0.1", instance.site.port), timeout=_ANSWER_WITHIN_S)
+    stack.callback(connection.close)
+    path = instance.peer.routes["binary"].path.format(model=model.name)
+    connection.sendall(OIP_BINARY.request(model, model.rows()[index], path=path))
+    return connection
+
+
+def _answered(connection: socket.socket, instance: Instance, index: int) -> bool:
+    response = HTTPResponse(connection)
+    try:
+        response.begin()
+        body = response.read()
+    except (OSError, HTTPException):
+        return False
+    scores: Array = OIP_BINARY.decode(body) if response.status == OK else np.array([])
+    expected = instance.expected[index]
+    return scores.shape == expected.shape and np.allclose(scores, expected, rtol=TOLERANCE, atol=TOLERANCE)
