@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.measured import peak_rss_bytes
 from model_packaging.archive import Member, write_archive
 from model_packaging.pieces import PIECE_BYTES, compress, thread_count
 from serving.errors import PackagingError
@@ -185,7 +185,7 @@ def _child(way: str, data: Path, out: Path) -> None:
     document = {
         "seconds": time.perf_counter() - began,
         "cpu_s": time.process_time() - cpu,
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_rss_bytes(),
         "archive_bytes": out.stat().st_size,
     }
     sys.stdout.write(json.dumps(document))

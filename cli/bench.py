@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from benchmarks import packaging as bench
+from benchmarks import push as push_bench
+from benchmarks.serving.environments import DEFAULT as ENVIRONMENTS
 from cli.demo.result import machine
 from cli.output import JsonFlag, emit, progress_console
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks beside peers, in one run.")
-app.callback()(lambda: None)  # keeps it a group while it has one command
 
 _GB = 10**9
 
@@ -33,10 +34,35 @@ def packaging(
     emit(document, as_json=as_json, lines=[_line(report) for report in reports])
 
 
+@app.command()
+def push(
+    *,
+    size_gb: Annotated[list[float] | None, typer.Option(min=0.001, max=5, help="Sizes; repeatable.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each way and size, in turns.")] = 5,
+    folder: Annotated[Path | None, typer.Option(help="Where the archive goes: the largest size.")] = None,
+    aws: Annotated[Path | None, typer.Option(help="An AWS CLI; else one is installed from PyPI, once.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Push into the registry beside `aws s3 cp` to the same local S3: MB/s, ratio and peak memory."""
+    sizes = [round(size * _GB) for size in size_gb or [0.2]]
+    told = progress_console.print
+    peer = aws or push_bench.aws_cli(ENVIRONMENTS.expanduser(), told=told)
+    reports = push_bench.measure(sizes, repeats=repeats, aws=peer, folder=folder, told=told)
+    document = {"machine": machine(), "push": [asdict(report) for report in reports]}
+    emit(document, as_json=as_json, lines=[_push_line(report) for report in reports])
+
+
 def _line(report: bench.SizeReport) -> str:
     tar = f"; tar czf {report.tar_czf_mb_s:g} MB/s" if report.tar_czf_mb_s is not None else ""
     return (
         f"{report.size_bytes / _GB:g} GB: {report.ours_mb_s:g} MB/s, compressor alone {report.compressor_mb_s:g} MB/s, "
         f"ratio {report.ratio:g}; peak {report.ours_peak_rss_bytes >> 20} MiB "
         f"(alone {report.compressor_peak_rss_bytes >> 20} MiB){tar}"
+    )
+
+
+def _push_line(report: push_bench.PushReport) -> str:
+    return (
+        f"{report.size_bytes / _GB:g} GB: {report.ours_mb_s:g} MB/s, aws s3 cp {report.aws_mb_s:g} MB/s, ratio "
+        f"{report.ratio:g}; peak {report.ours_peak_rss_bytes >> 20} MiB (aws {report.aws_peak_rss_bytes >> 20} MiB)"
     )

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from cli.output import JsonFlag, emit, progress_console
 from model_packaging.archive import Progress as Report
-from model_packaging.build import manifest_path, package, package_path, read_lock, write_lock
+from model_packaging.build import package, package_path, read_lock, write_lock
+from model_packaging.manifest_file import manifest_path
 from serving.spec.images import pinned_image
 from serving.spec.load import load_model
 from serving.spec.manifest import PackageManifest

@@ -10,7 +10,8 @@ from pathlib import Path
 import boto3
 from botocore.config import Config
 
-from model_packaging.build import archive_path, manifest_path, package, read_manifest
+from model_packaging.build import archive_path, package
+from model_packaging.manifest_file import manifest_path, read_manifest
 from serving.aws.registry import S3ModelRegistry
 from serving.errors import LocalStackError
 from serving.spec import StageSpec

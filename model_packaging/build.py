@@ -16,6 +16,7 @@ import orjson
 from model_packaging import pytorch_script, triton, vllm
 from model_packaging.archive import Member, Progress, WrittenArchive, compressor, write_archive
 from model_packaging.convert import converted
+from model_packaging.manifest_file import manifest_path
 from model_packaging.prefix import write_prefix
 from model_packaging.trial import answer_problems, first_rows, sample_problems
 from serving.errors import PackagingError
@@ -78,11 +79,6 @@ def package_path(out_dir: Path, spec: ModelSpec, version: str) -> Path:
 def layout_of(spec: ModelSpec) -> Literal["archive", "prefix"]:
     """How a model's packages are laid out."""
     return spec.runtime.layout if isinstance(spec.runtime, VllmRuntime) else "archive"
-
-
-def manifest_path(package: Path) -> Path:
-    """Where the manifest of a package lies: beside it."""
-    return package.with_name(package.name.removesuffix(".tar.gz").removesuffix(".model") + ".manifest.json")
 
 
 def package(
@@ -246,21 +242,6 @@ def _manifest(
         conversion=conversion,
         origin=record.origin,
     )
-
-
-def read_manifest(path: Path) -> PackageManifest:
-    """Read a manifest that `package` wrote.
-
-    Raises:
-        PackagingError: missing, or not such a file.
-
-    """
-    try:
-        return codec.from_json(path.read_bytes(), PackageManifest)
-    except (OSError, ValueError) as error:
-        raise PackagingError(
-            f"{path}: got no readable manifest ({error}); allowed what `streamhub package` writes beside an archive"
-        ) from None
 
 
 def write_lock(model_dir: Path, manifests: Sequence[PackageManifest], *, keep: Mapping[str, LockedVersion]) -> Path:

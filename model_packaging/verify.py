@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model_packaging import pytorch_script, triton, vllm
-from model_packaging.build import manifest_path, read_manifest
+from model_packaging.manifest_file import manifest_path, read_manifest
 from model_packaging.pickle_scan import pickle_problems
 from model_packaging.trial import answer_problems, sample_problems
 from serving.errors import ArchiveError, PackagingError

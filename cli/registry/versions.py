@@ -10,6 +10,7 @@ import typer
 
 from cli.output import JsonFlag, emit
 from cli.registry.options import (
+    MAX_DAYS,
     Actor,
     Bucket,
     Name,
@@ -19,9 +20,13 @@ from cli.registry.options import (
     open_registry,
     plain,
     progress_bar,
+    require_actor,
     unknown_model,
     version_line,
 )
+from model_packaging.manifest_file import manifest_path, read_manifest
+
+from serving.errors import RegistryError
 
 app = typer.Typer()
 
@@ -36,8 +41,9 @@ def push(
     as_json: JsonFlag = False,
 ) -> None:
     """Store a package; an interrupted push is resumed, the same bytes again change nothing, others are refused."""
-    from model_packaging.build import manifest_path, read_manifest  # noqa: PLC0415 - ONNX loads only for this command
-
+    require_actor(actor)
+    if not package.exists():
+        raise RegistryError(f"{package}: got no such file; allowed what `streamhub package` wrote; check the path")
     manifest = read_manifest(manifest_path(package))
     with progress_bar(f"{manifest.name} {manifest.version}") as progress:
         registered = open_registry(bucket).push(package, manifest, actor=actor, progress=progress)
@@ -114,7 +120,7 @@ def retain(
     version: Version,
     *,
     bucket: Bucket,
-    days: Annotated[int, typer.Option(min=1, help="How long from now on.")],
+    days: Annotated[int, typer.Option(min=1, max=MAX_DAYS, help="How long from now on.")],
     as_json: JsonFlag = False,
 ) -> None:
     """Lock a version's objects for longer than the bucket does by itself; nothing is ever shortened."""

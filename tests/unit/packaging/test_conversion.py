@@ -20,8 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 from sklearn.metrics import roc_auc_score
 
 from model_packaging import convert
-from model_packaging.build import package, read_manifest
+from model_packaging.build import package
 from model_packaging.inference import answers_of
+from model_packaging.manifest_file import read_manifest
 from model_packaging.quantise import optimise, to_fp16, to_int8_dynamic, to_int8_static, widened
 from serving.errors import PackagingError
 from serving.spec.model import ModelSpec, VersionSpec

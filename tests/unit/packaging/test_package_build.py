@@ -11,7 +11,8 @@ import orjson
 import pytest
 from onnx import TensorProto, helper
 
-from model_packaging.build import archive_path, manifest_path, package, read_lock, read_manifest, write_lock
+from model_packaging.build import archive_path, package, read_lock, write_lock
+from model_packaging.manifest_file import manifest_path, read_manifest
 from serving.errors import PackagingError
 from serving.protocol.archive import unpack
 from serving.protocol.served import ServedModel

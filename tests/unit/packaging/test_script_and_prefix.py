@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from model_packaging.build import manifest_path, package, package_path, read_manifest
+from model_packaging.build import package, package_path
+from model_packaging.manifest_file import manifest_path, read_manifest
 from model_packaging.verify import verify
 from serving.errors import PackagingError
 from serving.spec.container import environment_of
