@@ -7,6 +7,7 @@ seconds, and a test says when they do.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import time
 from itertools import count
@@ -48,10 +49,8 @@ class SystemClock:
         """Return when that many seconds have passed, or were jumped over."""
         due = self.now() + seconds
         while (left := due - self.now()) > 0:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._jump.wait(), left / self._pace)
-            except TimeoutError:
-                return
         await asyncio.sleep(0)
 
     def jump(self, seconds: float) -> None:

@@ -7,21 +7,26 @@ counted, so S3 and CloudWatch must still answer while it runs.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import boto3
 import orjson
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Headers, JsonService, Receive, Scope, Send, send_answer
+from local.clock import Clock, SystemClock
 from local.sagemaker.archives import Archives
 from local.sagemaker.capture import Capture
 from local.sagemaker.control import ControlPlane
-from local.sagemaker.fleet import Fleets
+from local.sagemaker.fleet import AlarmStates, Fleets
 from local.sagemaker.metrics import Meter
 from local.sagemaker.options import Options
+from local.sagemaker.provisioning import Provisioner
 from local.sagemaker.runtime_plane import RuntimePlane, endpoint_of
 from local.sagemaker.servers import ModelServers
 from local.sagemaker.store import Store
@@ -30,23 +35,35 @@ from serving.errors import LocalStackError
 
 _NOT_FOUND = 404
 _ATTEMPTS = 6
+_log = logging.getLogger(__name__)
 
 
 class SageMakerApp:
     """The ASGI application; see the module for its life."""
 
     def __init__(
-        self, settings: LocalSettings, options: Options, chance: random.Random, scaled: Callable[[str], bool]
+        self,
+        settings: LocalSettings,
+        options: Options,
+        *,
+        chance: random.Random,
+        scaled: Callable[[str], bool],
+        clock: Clock,
     ) -> None:
         s3 = _client(settings, "s3")
         store = Store(settings)
         self._servers = ModelServers(options=options, logs=settings.state_dir / "logs")
+        cloudwatch = _client(settings, "cloudwatch")
+        provisioner = Provisioner(
+            archives=Archives(s3, settings.state_dir / "archives"), servers=self._servers, options=options
+        )
         self._fleets = Fleets(
-            store, archives=Archives(s3, settings.state_dir / "archives"), servers=self._servers, options=options
+            store, provisioner=provisioner, options=options, clock=clock, alarmed=_alarm_states(cloudwatch)
         )
         self._capture = Capture(s3, options=options)
-        self._meter = Meter(_client(settings, "cloudwatch"), options=options)
-        self._control = JsonService("sagemaker", ControlPlane(store, self._fleets, scaled=scaled).operations())
+        self._meter = Meter(cloudwatch, options=options)
+        control = ControlPlane(store, self._fleets, scaled=scaled, clock=clock, bake_pace=options.bake_pace)
+        self._control = JsonService("sagemaker", control.operations())
         self._runtime = RuntimePlane(
             self._fleets.routes,
             settings=settings,
@@ -115,6 +132,7 @@ def create_app(
     options: Options | None = None,
     chance: random.Random | None = None,
     scaled: Callable[[str], bool] = lambda _resource: False,
+    clock: Clock | None = None,
 ) -> SageMakerApp:
     """Give the application.
 
@@ -123,9 +141,16 @@ def create_app(
         options: of the model servers and their records.
         chance: chooses variants and samples, so a seeded one makes both repeatable.
         scaled: says whether Application Auto Scaling holds a resource, as `endpoint/NAME/variant/NAME`.
+        clock: on which statuses, baking and alarms wait; the machine's by default.
 
     """
-    return SageMakerApp(settings, options or Options(), chance or random.Random(), scaled)  # noqa: S311 - no secrets
+    return SageMakerApp(
+        settings,
+        options or Options(),
+        chance=chance or random.Random(),  # noqa: S311 - no secrets
+        scaled=scaled,
+        clock=clock or SystemClock(),
+    )
 
 
 async def _refuse_path(scope: Scope, send: Send) -> None:
@@ -133,6 +158,24 @@ async def _refuse_path(scope: Scope, send: Send) -> None:
     message = f"{path}: the local SageMaker answers POST / and POST /endpoints/NAME/invocations"
     headers: Headers = [(b"content-type", b"application/json"), (b"x-amzn-errortype", b"UnknownOperationException")]
     await send_answer(send, status=_NOT_FOUND, headers=headers, body=orjson.dumps({"Message": message}))
+
+
+def _alarm_states(cloudwatch: Any) -> AlarmStates:  # noqa: ANN401 - a boto3 client
+    """Say through CloudWatch whether one of some alarms is in ALARM; no answer is none."""
+
+    def ask(names: Sequence[str]) -> bool:
+        try:
+            found = cloudwatch.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
+        except (BotoCoreError, ClientError) as error:
+            _log.warning("alarms %s cannot be read: %s", ", ".join(names), error)
+            return False
+        alarms = [*found.get("MetricAlarms", ()), *found.get("CompositeAlarms", ())]
+        return any(alarm["StateValue"] == "ALARM" for alarm in alarms)
+
+    async def alarmed(names: Sequence[str]) -> bool:
+        return await asyncio.to_thread(ask, names)
+
+    return alarmed
 
 
 def _client(settings: LocalSettings, service: str) -> Any:  # noqa: ANN401 - boto3 makes clients at run time

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 from local.aws_json import Handler, Json, ValidationError
-from local.sagemaker.deployment import capture_summary, new_deployment, retain
+from local.clock import Clock
+from local.sagemaker.configs import refuse_config
+from local.sagemaker.deployment import (
+    COUNT,
+    WEIGHT,
+    all_variants,
+    describe,
+    initial_variants,
+    new_deployment,
+    retained,
+)
 from local.sagemaker.fleet import Fleets
 from local.sagemaker.listing import Listing, page
+from local.sagemaker.plan import paced, plan_of
 from local.sagemaker.store import Store
+from local.sagemaker.transitions import Created, Rescaled, Updated
 
-_UNSERVED = ("AsyncInferenceConfig", "ShadowProductionVariants", "ExplainerConfig")
 _MODELS = Listing("Models", ("ModelName", "ModelArn", "CreationTime"), name="ModelName")
 _CONFIGS = Listing(
     "EndpointConfigs", ("EndpointConfigName", "EndpointConfigArn", "CreationTime"), name="EndpointConfigName"
@@ -29,10 +39,20 @@ class ControlPlane:
     `scaled` says whether Application Auto Scaling holds a resource, as `endpoint/NAME/variant/NAME`.
     """
 
-    def __init__(self, store: Store, fleets: Fleets, *, scaled: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        fleets: Fleets,
+        *,
+        scaled: Callable[[str], bool],
+        clock: Clock,
+        bake_pace: float = 1.0,
+    ) -> None:
         self._store = store
         self._fleets = fleets
         self._scaled = scaled
+        self._clock = clock
+        self._bake_pace = bake_pace
 
     def operations(self) -> Mapping[str, Handler]:
         """Give the operations by AWS's names."""
@@ -50,7 +70,7 @@ class ControlPlane:
             "UpdateEndpoint": self.update_endpoint,
             "UpdateEndpointWeightsAndCapacities": self.update_weights,
             "DeleteEndpoint": self.delete_endpoint,
-            "ListEndpoints": lambda call: page(_ENDPOINTS, self._store.endpoints, call),
+            "ListEndpoints": lambda call: page(_ENDPOINTS, self._described(), call),
             "AddTags": self.add_tags,
             "ListTags": lambda call: {"Tags": self._store.tags.get(self._tagged(call), [])},
             "DeleteTags": self.delete_tags,
@@ -66,7 +86,7 @@ class ControlPlane:
                 f"got {len(containers)} containers; the local SageMaker serves exactly one; give PrimaryContainer"
             )
         arn = self._store.arn("model", name)
-        self._store.models[name] = _kept(call) | {"ModelArn": arn, "CreationTime": time.time()}
+        self._store.models[name] = _kept(call) | {"ModelArn": arn, "CreationTime": self._clock.now()}
         self._tag_new(arn, call)
         return {"ModelArn": arn}
 
@@ -82,19 +102,12 @@ class ControlPlane:
         self._store.refuse_existing(
             self._store.configs, called="endpoint configuration", kind="endpoint-config", name=name
         )
-        unserved = [key for key in _UNSERVED if key in call]
-        unserved += ["ServerlessConfig" for variant in call["ProductionVariants"] if "ServerlessConfig" in variant]
-        if unserved:
-            raise ValidationError(f"{', '.join(unserved)}: not in the local SageMaker; leave it out")
-        names = [variant["VariantName"] for variant in call["ProductionVariants"]]
-        if len(set(names)) != len(names):
-            raise ValidationError(f"Duplicate variant names: {', '.join(names)}; each must be unique")
-        for variant in call["ProductionVariants"]:
-            if "ModelName" not in variant:
-                raise ValidationError(f"variant {variant['VariantName']}: ModelName is required in the local SageMaker")
-            self._store.model(variant["ModelName"])
+        refuse_config(call)
+        for variant in all_variants(call):
+            if "ModelName" in variant:
+                self._store.model(variant["ModelName"])
         arn = self._store.arn("endpoint-config", name)
-        self._store.configs[name] = _kept(call) | {"EndpointConfigArn": arn, "CreationTime": time.time()}
+        self._store.configs[name] = _kept(call) | {"EndpointConfigArn": arn, "CreationTime": self._clock.now()}
         self._tag_new(arn, call)
         return {"EndpointConfigArn": arn}
 
@@ -105,80 +118,72 @@ class ControlPlane:
         return self._untag(self._store.arn("endpoint-config", call["EndpointConfigName"]))
 
     def create_endpoint(self, call: Json) -> Json:
-        """Begin to create an endpoint."""
+        """Begin to create an endpoint; a DeploymentConfig is for its updates."""
         name = call["EndpointName"]
         self._store.refuse_existing(self._store.endpoints, called="endpoint", kind="endpoint", name=name)
         deployment = self._deployment(call["EndpointConfigName"])
-        now, arn = time.time(), self._store.arn("endpoint", name)
-        endpoint: Json = {
-            "EndpointName": name,
-            "EndpointArn": arn,
-            "EndpointConfigName": call["EndpointConfigName"],
-            "CreationTime": now,
-            "LastModifiedTime": now,
-        }
-        if "DeploymentConfig" in call:
-            endpoint["LastDeploymentConfig"] = call["DeploymentConfig"]
-        self._store.endpoints[name] = endpoint
-        self._fleets.deploy(name, deployment, status="Creating")
+        variants = initial_variants(deployment["config"])
+        self._remember_policy(name, call, keeps=False)
+        self._fleets.create(Created(name=name, config=call["EndpointConfigName"], variants=variants), deployment)
+        arn = self._store.arn("endpoint", name)
         self._tag_new(arn, call)
         return {"EndpointArn": arn}
 
     def describe_endpoint(self, call: Json) -> Json:
         """Describe an endpoint with the capture and metrics of its current config."""
-        name = call["EndpointName"]
-        described = dict(self._store.endpoint(name))
-        deployed = self._store.deployed.get(name)
-        config = deployed["config"] if deployed is not None else {}
-        capture = capture_summary(config.get("DataCaptureConfig"))
-        if capture is not None:
-            described["DataCaptureConfig"] = capture
-        if "MetricsConfig" in config:
-            described["MetricsConfig"] = config["MetricsConfig"]
-        pending = self._store.pending.get(name)
-        if pending is not None and deployed is not None:
-            described["PendingDeploymentSummary"] = {
-                "EndpointConfigName": pending["config"]["EndpointConfigName"],
-                "StartTime": described["LastModifiedTime"],
-            }
-        return described
+        self._store.endpoint(call["EndpointName"])
+        return self._described_one(call["EndpointName"])
 
     def update_endpoint(self, call: Json) -> Json:
-        """Begin to move an endpoint to another config, all at once when its processes are ready."""
+        """Begin to move an endpoint to another config, in the steps of its DeploymentConfig."""
         name = call["EndpointName"]
         self._fleets.refuse_in_progress(name)
-        endpoint = self._store.endpoint(name)
         deployment = self._deployment(call["EndpointConfigName"])
         self._refuse_types_under_scaling(name, deployment["config"])
-        if call.get("RetainAllVariantProperties", False):
-            retain(deployment, endpoint, exclude=call.get("ExcludeRetainedVariantProperties", []))
-        if not call.get("RetainDeploymentConfig", False):
-            endpoint.pop("LastDeploymentConfig", None)
-        if "DeploymentConfig" in call:
-            endpoint["LastDeploymentConfig"] = call["DeploymentConfig"]
-        self._fleets.deploy(name, deployment, status="Updating")
-        return {"EndpointArn": endpoint["EndpointArn"]}
+        variants = initial_variants(deployment["config"])
+        fleet = self._store.endpoint(name).fleet
+        if fleet is not None and call.get("RetainAllVariantProperties", False):
+            variants = retained(variants, fleet, exclude=call.get("ExcludeRetainedVariantProperties", ()))
+        policy = call.get("DeploymentConfig")
+        if policy is None and call.get("RetainDeploymentConfig", False):
+            policy = self._store.policies.get(name)
+        instances = sum(variant.count for variant in variants)
+        plan = paced(plan_of(policy, instances=instances, variants=len(variants)), self._bake_pace)
+        self._remember_policy(name, call, keeps=call.get("RetainDeploymentConfig", False))
+        self._fleets.update(name, Updated(config=call["EndpointConfigName"], variants=variants, plan=plan), deployment)
+        return {"EndpointArn": self._store.arn("endpoint", name)}
 
     def update_weights(self, call: Json) -> Json:
         """Begin to give variants new weights or counts."""
-        endpoint = self._store.endpoint(call["EndpointName"])
-        self._fleets.refuse_in_progress(call["EndpointName"])
-        known = {variant["VariantName"] for variant in endpoint["ProductionVariants"]}
-        wanted = [change["VariantName"] for change in call["DesiredWeightsAndCapacities"]]
-        unknown = sorted(set(wanted) - known)
+        name = call["EndpointName"]
+        self._fleets.refuse_in_progress(name)
+        endpoint = self._store.endpoint(name)
+        known = {variant.name for variant in endpoint.fleet.variants} if endpoint.fleet else set()
+        changes = {
+            change["VariantName"]: (change.get(WEIGHT), change.get(COUNT))
+            for change in call["DesiredWeightsAndCapacities"]
+        }
+        unknown = sorted(set(changes) - known)
         if unknown:
             raise ValidationError(
                 f'The variant name(s) "{", ".join(unknown)}" is/are not present within endpoint configuration '
-                f'"{endpoint["EndpointConfigName"]}".'
+                f'"{endpoint.config}".'
             )
-        self._fleets.change(call["EndpointName"], call["DesiredWeightsAndCapacities"])
-        return {"EndpointArn": endpoint["EndpointArn"]}
+        self._fleets.rescale(name, Rescaled(changes=changes))
+        return {"EndpointArn": self._store.arn("endpoint", name)}
 
     def delete_endpoint(self, call: Json) -> Json:
-        """Forget an endpoint at once; its processes drain in the background."""
-        endpoint = self._store.endpoint(call["EndpointName"])
-        self._fleets.remove(call["EndpointName"])
-        return self._untag(endpoint["EndpointArn"])
+        """Take an endpoint out of service; it is gone a little later, its processes when they have drained."""
+        name = call["EndpointName"]
+        self._store.endpoint(name)
+        held = sorted(key for key, component in self._store.components.items() if component["EndpointName"] == name)
+        if held:
+            raise ValidationError(
+                f'Cannot delete endpoint "{self._store.arn("endpoint", name)}": it hosts the inference components '
+                f"{', '.join(held)}; delete them first"
+            )
+        self._fleets.delete(name)
+        return {}
 
     def add_tags(self, call: Json) -> Json:
         """Set tags; a key that exists takes the new value."""
@@ -201,8 +206,9 @@ class ControlPlane:
 
         SageMaker guide, *Update endpoints that use automatic scaling*; the wording of AWS is not known here.
         """
-        deployed = self._store.deployed.get(name)
-        now, then = _instance_types(deployed["config"]) if deployed else {}, _instance_types(config)
+        fleet = self._store.endpoint(name).fleet
+        now = _instance_types(self._store.deployments[name][fleet.number]["config"]) if fleet else {}
+        then = _instance_types(config)
         for variant, kind in now.items():
             if then.get(variant) != kind and self._scaled(f"endpoint/{name}/variant/{variant}"):
                 raise ValidationError(
@@ -212,15 +218,35 @@ class ControlPlane:
 
     def _deployment(self, config_name: str) -> Json:
         config = self._store.config(config_name)
-        models = {
-            variant["ModelName"]: self._store.model(variant["ModelName"]) for variant in config["ProductionVariants"]
-        }
-        return new_deployment(config, models)
+        named = [variant["ModelName"] for variant in all_variants(config) if "ModelName" in variant]
+        return new_deployment(config, {name: self._store.model(name) for name in named}, now=self._clock.now())
+
+    def _remember_policy(self, name: str, call: Json, *, keeps: bool) -> None:
+        if "DeploymentConfig" in call:
+            self._store.policies[name] = call["DeploymentConfig"]
+        elif not keeps:
+            self._store.policies.pop(name, None)
+
+    def _described(self) -> dict[str, Json]:
+        return {name: self._described_one(name) for name in self._store.endpoints}
+
+    def _described_one(self, name: str) -> Json:
+        return describe(
+            self._store.endpoints[name],
+            self._store.deployments[name],
+            arn=self._store.arn("endpoint", name),
+            policy=self._store.policies.get(name),
+        )
 
     def _tagged(self, call: Json) -> str:
         arn = str(call["ResourceArn"])
         kind, _, name = arn.rpartition(":")[2].partition("/")
-        finders = {"model": self._store.model, "endpoint-config": self._store.config, "endpoint": self._store.endpoint}
+        finders: Mapping[str, Callable[[str], object]] = {
+            "model": self._store.model,
+            "endpoint-config": self._store.config,
+            "endpoint": self._store.endpoint,
+            "inference-component": self._store.component,
+        }
         if kind not in finders:
             raise ValidationError(f"{arn}: tags are kept for {', '.join(finders)}")
         finders[kind](name)

@@ -17,6 +17,12 @@ class Options:
     """What serves an archive: takes --archive, --host and --port, prints `{"port": N}` when ready."""
     weights_update_s: float = 0.25
     """How long an endpoint is Updating after new weights or counts."""
+    deletion_s: float = 0.25
+    """How long an endpoint is Deleting."""
+    bake_pace: float = 60.0
+    """How much faster than on AWS a deployment's waits pass: a minute of baking takes a second."""
+    alarm_poll_s: float = 0.5
+    """How often the alarms of a deployment are looked at while it bakes."""
     termination_wait_s: float = 0.5
     """How long the old processes live on after an update, so that requests on their way still reach them."""
     metrics_interval_s: float = 5.0

@@ -102,8 +102,9 @@ class RuntimePlane:
         if route is None:
             raise _validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
         wanted = sent.get("x-amzn-sagemaker-target-variant")
+        chance = self._chance.random()
         try:
-            target = route.named(wanted) if wanted is not None else route.choose(self._chance.random())
+            target = route.named(wanted, chance) if wanted is not None else route.choose(chance)
         except EndpointError as error:
             raise _validation(f"Endpoint {endpoint}: {error}") from error
         if target is None:

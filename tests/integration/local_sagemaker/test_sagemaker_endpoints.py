@@ -189,6 +189,9 @@ def test_a_deleted_endpoint_is_gone_and_its_process_ends(aws: Any) -> None:
     pid = aws.invoke(endpoint)[1]["pid"]
     assert alive(pid)
     aws.sm.delete_endpoint(EndpointName=endpoint)
+    assert aws.sm.describe_endpoint(EndpointName=endpoint)["EndpointStatus"] == "Deleting"
+    assert refusal(aws.runtime.invoke_endpoint, EndpointName=endpoint, Body=b"")[0] == "ValidationError"
+    aws.sm.get_waiter("endpoint_deleted").wait(EndpointName=endpoint, WaiterConfig={"Delay": 1, "MaxAttempts": 30})
     code, message = refusal(aws.sm.describe_endpoint, EndpointName=endpoint)
     assert (code, message.split(" ")[:4]) == ("ValidationException", ["Could", "not", "find", "endpoint"])
     deadline = time.monotonic() + 30

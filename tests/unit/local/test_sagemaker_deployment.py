@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.sagemaker.deployment import apply_changes, capture_summary, describe_variants, new_deployment, retain, settle
+from local.sagemaker.deployment import capture_summary, initial_variants, new_deployment, retained
+from local.sagemaker.endpoint import Fleet, Variant
 from local.sagemaker.listing import Listing, page
 
 MODELS: dict[str, Any] = {
@@ -26,9 +28,12 @@ def config(**initial: tuple[float, int]) -> dict[str, Any]:
     }
 
 
-def endpoint(**now: tuple[float, int]) -> dict[str, Any]:
-    deployment = new_deployment(config(**now), MODELS)
-    return {"ProductionVariants": describe_variants(deployment, now=1.0)}
+def weights(variants: Iterable[Variant]) -> dict[str, float]:
+    return {variant.name: variant.weight for variant in variants}
+
+
+def counts(variants: Iterable[Variant]) -> dict[str, int]:
+    return {variant.name: variant.count for variant in variants}
 
 
 def test_a_new_deployment_takes_the_initial_values_and_defaults_of_1() -> None:
@@ -36,14 +41,14 @@ def test_a_new_deployment_takes_the_initial_values_and_defaults_of_1() -> None:
         {"VariantName": "a", "ModelName": "m", "InitialVariantWeight": 0, "InitialInstanceCount": 3},
         {"VariantName": "b", "ModelName": "n"},
     ]
-    deployment = new_deployment({"EndpointConfigName": "c", "ProductionVariants": variants}, MODELS)
-    assert deployment["weights"] == {"a": 0, "b": 1.0}
-    assert deployment["counts"] == {"a": 3, "b": 1}
-    assert deployment["containers"]["b"]["Image"] == "j"
+    made = {"EndpointConfigName": "c", "ProductionVariants": variants}
+    assert weights(initial_variants(made)) == {"a": 0, "b": 1.0}
+    assert counts(initial_variants(made)) == {"a": 3, "b": 1}
+    assert new_deployment(made, MODELS, now=1.0)["containers"]["b"]["Image"] == "j"
 
 
 @pytest.mark.parametrize(
-    ("exclude", "weights", "counts"),
+    ("exclude", "kept_weights", "kept_counts"),
     [
         ([], {"a": 5, "c": 1}, {"a": 7, "c": 1}),
         ([WEIGHT], {"a": 1, "c": 1}, {"a": 7, "c": 1}),
@@ -52,29 +57,11 @@ def test_a_new_deployment_takes_the_initial_values_and_defaults_of_1() -> None:
     ],
 )
 def test_retained_properties_are_those_of_variants_with_the_same_name(
-    exclude: list[dict[str, str]], weights: dict[str, float], counts: dict[str, int]
+    exclude: list[dict[str, str]], kept_weights: dict[str, float], kept_counts: dict[str, int]
 ) -> None:
-    deployment = new_deployment(config(a=(1, 1), c=(1, 1)), MODELS)
-    retain(deployment, endpoint(a=(5, 7), gone=(2, 2)), exclude=exclude)
-    assert (deployment["weights"], deployment["counts"]) == (weights, counts)
-
-
-@given(
-    weight=st.none() | st.floats(0, 100),
-    count=st.none() | st.integers(0, 9),
-)
-def test_a_change_touches_what_it_names_and_settles_into_current(weight: float | None, count: int | None) -> None:
-    described = endpoint(a=(1, 1), b=(2, 2))
-    change: dict[str, Any] = {"VariantName": "b"}
-    change |= {"DesiredWeight": weight} if weight is not None else {}
-    change |= {"DesiredInstanceCount": count} if count is not None else {}
-    apply_changes(described, [change])
-    a, b = described["ProductionVariants"]
-    assert (b["CurrentWeight"], b["CurrentInstanceCount"]) == (2, 2)
-    settle(described)
-    assert (a["CurrentWeight"], a["CurrentInstanceCount"]) == (1, 1)
-    assert b["CurrentWeight"] == (2 if weight is None else weight)
-    assert b["CurrentInstanceCount"] == (2 if count is None else count)
+    before = Fleet(number=1, config="c", variants=initial_variants(config(a=(5, 7), gone=(2, 2))))
+    variants = retained(initial_variants(config(a=(1, 1), c=(1, 1))), before, exclude=exclude)
+    assert (weights(variants), counts(variants)) == (kept_weights, kept_counts)
 
 
 def test_a_capture_that_is_off_is_described_as_stopped() -> None:

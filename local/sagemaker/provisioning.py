@@ -1,0 +1,78 @@
+"""A fleet's processes: fetched, started and released; SageMaker's words for what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from local.aws_json import Json
+from local.sagemaker.archives import Archive, Archives, archive_uri
+from local.sagemaker.deployment import all_variants
+from local.sagemaker.endpoint import Endpoint
+from local.sagemaker.options import Options
+from local.sagemaker.servers import ModelServer, ModelServers
+
+
+class Provisioner:
+    """Gives the model servers of a deployment, and takes them back."""
+
+    def __init__(self, *, archives: Archives, servers: ModelServers, options: Options) -> None:
+        self._archives = archives
+        self._servers = servers
+        self._options = options
+
+    async def stop(self) -> None:
+        """End all processes."""
+        await self._servers.stop()
+
+    def lacks_instances(self, _endpoint: Endpoint) -> bool:
+        """Say whether the instances that an endpoint shall have are not to be had."""
+        return False
+
+    async def bring_up(self, deployment: Json, *, wait: bool) -> dict[str, ModelServer]:
+        """Give the processes by variant, ready; with `wait` False, maybe not yet ready.
+
+        Raises:
+            EndpointError: one of them cannot be had; then none is held.
+
+        """
+        held: dict[str, ModelServer] = {}
+        tasks = [
+            asyncio.create_task(self._acquire(deployment, variant, held=held, wait=wait))
+            for variant in all_variants(deployment["config"])
+            if variant["VariantName"] in deployment["containers"]
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.release(held.values())
+            raise
+        return held
+
+    async def release(self, servers: Iterable[ModelServer]) -> None:
+        """Give processes back; one that nobody else uses drains and ends."""
+        for server in servers:
+            await self._servers.release(server)
+
+    async def _acquire(self, deployment: Json, variant: Json, *, held: dict[str, ModelServer], wait: bool) -> None:
+        name = variant["VariantName"]
+        container = deployment["containers"][name]
+        archive = await asyncio.to_thread(self._archive, deployment, name, archive_uri(container))
+        held[name] = await self._servers.acquire(
+            archive,
+            container.get("Environment", {}),
+            timeout_s=variant.get("ContainerStartupHealthCheckTimeoutInSeconds", self._options.startup_timeout_s),
+            wait=wait,
+        )
+
+    def _archive(self, deployment: Json, variant: str, uri: str) -> Archive:
+        seen = deployment["archives"].get(variant)
+        if seen is not None and Path(seen["path"]).exists():
+            return Archive(path=Path(seen["path"]), sha256=seen["sha256"])
+        archive = self._archives.fetch(uri)
+        deployment["archives"][variant] = {"path": str(archive.path), "sha256": archive.sha256}
+        return archive
