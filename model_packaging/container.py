@@ -35,7 +35,7 @@ ENV {environment}
 WORKDIR /opt/app
 {install}COPY --chmod=755 app ./
 WORKDIR /opt/app/{folder}
-# root owns the code; the process may only read it. 0:0 where SageMaker mounts what others may not read
+# root owns the code and the process only reads it; AWS documents root alone: --build-arg RUN_AS=0:0 gives it
 ARG RUN_AS=10001:10001
 USER ${{RUN_AS}}
 EXPOSE 8080
