@@ -12,10 +12,10 @@ from pathlib import Path
 
 import orjson
 
-from serving.errors import StreamHubError
+from serving.errors import ServerError, StreamHubError
 from serving.runtime.container import Container, container
-from serving.runtime.server import run
-from serving.runtime.settings import Limits, ServerSettings
+from serving.runtime.processes import Group, supervise
+from serving.runtime.settings import Limits, Membership, ServerSettings
 
 DEADLINE_NAME = "STREAMHUB_DEADLINE_MS"
 _ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - SageMaker reaches a container from outside
@@ -26,7 +26,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve; 1 when the archive or the address cannot be used."""
     try:
         told = container(os.environ)
-        run(_settings(_parser(told).parse_args(arguments), told), on_ready=_say)
+        asked = _parser(told).parse_args(arguments)
+        settings = _settings(asked, told)
+        if asked.processes > 1:
+            return supervise(_group(settings, asked.processes, arguments), on_ready=_say)
+        from serving.runtime.server import run  # noqa: PLC0415 - who only watches others needs no numpy
+
+        run(settings, on_ready=_say)
     except StreamHubError as error:
         sys.stderr.write(f"serving.runtime: {error}\n")
         return 1
@@ -52,6 +58,10 @@ def _parser(told: Container) -> argparse.ArgumentParser:
     parser.add_argument("--workdir", type=Path, help="unpack here (missing or empty) and leave it")
     parser.add_argument("--threads", type=int, help="ONNX Runtime's threads a run; measured if left out")
     parser.add_argument("--workers", type=int, help="batches computed at once; measured if left out")
+    parser.add_argument("--cores", type=int, help="to choose threads for; the control group's if left out")
+    parser.add_argument("--processes", type=int, default=1, help="servers of one model on one port, each on own cores")
+    parser.add_argument("--member", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--late", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--deadline-ms",
         type=_milliseconds,
@@ -84,8 +94,26 @@ def _settings(asked: argparse.Namespace, told: Container) -> ServerSettings:
         workdir=asked.workdir,
         threads=asked.threads,
         workers=asked.workers,
+        cores=asked.cores,
+        member=Membership(folder=asked.member, late=asked.late) if asked.member is not None else None,
         deadline_ms=asked.deadline_ms,
         limits=Limits(request_timeout_s=asked.request_timeout_s, idle_timeout_s=asked.idle_timeout_s),
+    )
+
+
+def _group(settings: ServerSettings, processes: int, arguments: list[str] | None) -> Group:
+    if settings.archive is None:
+        raise ServerError(
+            f"processes: got {processes} with models that come and go; allowed 1, because a client would load into one "
+            f"of them; name one archive, or start one process"
+        )
+    return Group(
+        count=processes,
+        arguments=tuple(sys.argv[1:] if arguments is None else arguments),
+        host=settings.host,
+        port=settings.port,
+        archive=settings.archive,
+        drain_s=settings.limits.drain_s,
     )
 
 

@@ -90,6 +90,8 @@ class ModelApp:
         """Routes of others, asked when none of these matches."""
         self.wake: Callable[[Hosted, Callable[[HostingError | None], None]], bool] = _no_wake
         """Loads a model again that had left for another one, and calls back; False: it did not leave."""
+        self.exposition: Callable[[], str] = self.metrics_text
+        """What `/metrics` answers; of several processes each answers for all."""
         self._routes = self._paths()
         repository.changed = self.heads.clear
 
@@ -184,7 +186,11 @@ class ModelApp:
         exchange.answer(200, orjson.dumps(document))
 
     def _metrics_text(self, exchange: Exchange) -> None:
-        exchange.answer(200, "".join(map(self._metrics_of, self.repository)).encode(), _TEXT)
+        exchange.answer(200, self.exposition().encode(), _TEXT)
+
+    def metrics_text(self) -> str:
+        """Give what this process counted, as Prometheus text."""
+        return "".join(map(self._metrics_of, self.repository))
 
     def _metrics_of(self, hosted: Hosted) -> str:
         batcher = hosted.batcher

@@ -17,13 +17,14 @@ import uvloop
 
 from serving.errors import ServerError
 from serving.protocol.archive import ModelFolder
+from serving.runtime.address import BACKLOG, bind
 from serving.runtime.http import Connection
 from serving.runtime.loading import opened
+from serving.runtime.member import Member
 from serving.runtime.models import Models
 from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
 
-_BACKLOG = 2048
 _SWEEP_S = 1.0
 _SWITCH_S = 0.0005
 _GC_THRESHOLD = 20_000
@@ -40,30 +41,16 @@ def run(settings: ServerSettings, *, on_ready: Callable[[dict[str, object]], Non
 
     """
     with ExitStack() as stack:
-        listener = stack.enter_context(listen(settings.host, settings.port))
+        member = settings.member
+        listener = stack.enter_context(bind(settings.host, settings.port, shared=member is not None))
+        if member is None or not member.late:
+            listener.listen(BACKLOG)
         # below one folder, so that nothing is left whatever the end is like
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamhub-models-")))
         folder = _opened(settings, scratch)
         # a worker that has its result waits so long for a busy loop to let it in
         sys.setswitchinterval(_SWITCH_S)
         uvloop.run(_serve(folder, settings, scratch, listener, on_ready))
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Bind the address.
-
-    Raises:
-        ServerError: it is taken, or not of this machine.
-
-    """
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise ServerError(
-            f"address: got {host}:{port} ({error}); allowed a free port of this machine (0 chooses one); "
-            f"stop what listens there or choose another with --port"
-        ) from None
 
 
 def _opened(settings: ServerSettings, scratch: Path) -> ModelFolder | None:
@@ -96,7 +83,11 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
     models = Models(settings, folder, scratch, loop)
     app = models.app
-    server = await loop.create_server(lambda: Connection(app, loop), sock=listener)
+    member = Member(settings.member, app, stop=stopped.set) if settings.member is not None else None
+    late = settings.member is not None and settings.member.late
+    server = await loop.create_server(
+        lambda: Connection(app, loop), sock=listener, backlog=BACKLOG, start_serving=not late
+    )
     sweeper = asyncio.ensure_future(_sweep(app))
     loading = asyncio.ensure_future(models.load())
     waiting = asyncio.ensure_future(stopped.wait())
@@ -107,13 +98,16 @@ async def _serve(
             gc.collect()
             gc.freeze()  # what lives as long as the server need not be looked at again
             gc.set_threshold(_GC_THRESHOLD)
-            app.repository.opened = True
+            app.repository.opened = member is None or late  # else when the other processes are warm too
             on_ready({"port": listener.getsockname()[1], **ready})
+            await server.start_serving()
             await waiting
         server.close()
         await _drain(app, settings.limits.drain_s)
     finally:
         sweeper.cancel()
+        if member is not None:
+            member.close()
         app.repository.close()
 
 

@@ -25,6 +25,17 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Of one process among several on a port: the folder of their metrics.
+
+    `late`: the others serve already, so no connection may come before the model is warm.
+    """
+
+    folder: Path
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """One server: what it serves, where it listens, where it unpacks (nothing: a folder of its own).
 
@@ -47,6 +58,7 @@ class ServerSettings:
     """Batches computed at once; nothing: what the spec says, or else what is measured to be best."""
     cores: int | None = None
     """Cores to choose threads for; nothing: what affinity and control group leave this process."""
+    member: Membership | None = None
     deadline_ms: float | None = None
     """The hard limit of a request, where the stage has another than the archive."""
     model_repository: Path | None = None

@@ -120,8 +120,8 @@ def tuned(
 ) -> tuple[M, ServiceTimes, ThreadPlan]:
     """Load a model with the threads that run it best on this machine, and warm it.
 
-    Where runs are shorter than the way to a thread and back there is nothing to choose. Else every other plan is measured
-    while there is time: with the batch that one thread runs in about 20 ms, on as many workers as the plan has.
+    Where runs are shorter than the way to a thread and back there is nothing to choose. Else every other plan is
+    measured while there is time, with a batch that one thread runs in 20 ms, on as many workers as the plan has.
 
     Raises:
         ArchiveError: the model cannot be loaded.

@@ -174,14 +174,14 @@ class Server:
             time.sleep(0.002)
 
 
-def serving(archive: Path, *options: str) -> AbstractContextManager[Server]:
+def serving(archive: Path, *options: str, said: str = "") -> AbstractContextManager[Server]:
     """Run the server on an archive."""
-    return launched("--archive", str(archive), *options)
+    return launched("--archive", str(archive), *options, said=said)
 
 
 @contextmanager
-def launched(*options: str, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """Run the server; its end must be a clean one."""
+def launched(*options: str, environ: Mapping[str, str] | None = None, said: str = "") -> Iterator[Server]:
+    """Run the server; its end must be a clean one, and all that it `said` on standard error that line."""
     command = [sys.executable, "-m", "serving.runtime", "--port", "0", *options]
     environment = {**os.environ, **(environ or {})}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -194,7 +194,7 @@ def launched(*options: str, environ: Mapping[str, str] | None = None) -> Iterato
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
-        assert (process.returncode, errors) == (0, "")
+        assert (process.returncode, errors) == (0, f"serving.runtime: {said}\n" if said else "")
     finally:
         if process.poll() is None:
             process.kill()
@@ -222,8 +222,8 @@ def packed_fixture(tmp_path_factory: pytest.TempPathFactory) -> Pack:
 def start_fixture(packed: Pack) -> Start:
     """Start a server on one of the models; used as a context, so that its end is checked."""
 
-    def start(name: str, *options: str, **changes: Any) -> AbstractContextManager[Server]:
-        return serving(packed(name, **changes), *options)
+    def start(name: str, *options: str, said: str = "", **changes: Any) -> AbstractContextManager[Server]:
+        return serving(packed(name, **changes), *options, said=said)
 
     return start
 
