@@ -55,7 +55,8 @@ def build(argv: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run `streamhub`."""
+    """Run `streamhub`; SIGTERM ends a command as Ctrl-C does, so that nothing half written stays behind."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         build(sys.argv[1:])()
     except StreamHubError as error:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _COMMIT_TAG = "mlflow.source.git.commit"
 _DATA_TAG = "data_sha256"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_ON_A_SERVER = ("models:/", "runs:/", "mlflow-artifacts:/")
 _SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 
 
@@ -115,6 +116,11 @@ def fetch(uri: str, folder: Path, *, tracking_uri: str = "") -> Fetched:
             f"folder; correct it"
         )
     server = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+    if not server and uri.startswith(_ON_A_SERVER):
+        raise PackagingError(
+            f"{uri}: got no tracking server, and MLflow would begin an empty one here; allowed its address; "
+            f"give --tracking-uri (sqlite:///mlflow.db for one in this folder)"
+        )
     folder.mkdir()
     with _mlflow_errors(uri):
         from mlflow.artifacts import download_artifacts  # noqa: PLC0415 - an optional client, slow to import

@@ -57,11 +57,20 @@ def alias(
 
 @app.command()
 def rollback(
-    name: Name, alias: AliasName, *, bucket: Bucket, actor: Actor, reason: Reason, as_json: JsonFlag = False
+    name: Name,
+    alias: AliasName,
+    *,
+    bucket: Bucket,
+    actor: Actor,
+    reason: Reason,
+    bad_version: Annotated[
+        str | None, typer.Option("--from", help="Only if it points at this version now: safe to repeat.")
+    ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Point an alias at the version it pointed at before."""
     require_record(actor=actor, reason=reason)
-    record = open_registry(bucket).roll_back_alias(name, alias, actor=actor, reason=reason)
+    record = open_registry(bucket).roll_back_alias(name, alias, actor=actor, reason=reason, bad_version=bad_version)
     emit(plain(record), as_json=as_json, lines=move_lines([record]))
 
 
@@ -122,7 +131,10 @@ def protect(
 ) -> None:
     """Let an alias point at approved digests alone, whoever moves it: people and releases."""
     require_record(actor=actor, reason=reason)
-    made = open_registry(bucket).approvals.protect(name, alias, required=not off, actor=actor, reason=reason)
+    registry = open_registry(bucket)
+    if not registry.versions(name):
+        raise unknown_model(name, registry)  # a name mistyped would protect nothing, and nobody would hear of it
+    made = registry.approvals.protect(name, alias, required=not off, actor=actor, reason=reason)
     state = "approved digests alone" if made.required else "any version"
     emit(plain(made), as_json=as_json, lines=[f"{name} {alias}: {state}, by {made.actor}: {made.reason}"])
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.output import JsonFlag, emit
-from cli.registry.options import Bucket, moment, open_registry, plain
+from cli.registry.options import (
+    MAX_DAYS,
+    Bucket,
+    commit_of,
+    digest_of,
+    moment,
+    open_registry,
+    plain,
+    unknown_model,
+)
 from serving.errors import ModelNotFoundError
 
 if TYPE_CHECKING:
@@ -36,7 +45,12 @@ def lineage(
     """Say what an alias pointed at, or which versions came of given data, commit or file and where they ran."""
     from serving.aws.registry.lineage import Sources  # noqa: PLC0415 - boto3 loads only when a command runs
 
-    sources = Sources(data_sha256=data_sha256, training_commit=training_commit, file_sha256=file_sha256, sha256=sha256)
+    sources = Sources(
+        data_sha256=digest_of(data_sha256, "--data-sha256"),
+        training_commit=commit_of(training_commit, "--training-commit"),
+        file_sha256=digest_of(file_sha256, "--file-sha256"),
+        sha256=digest_of(sha256, "--sha256"),
+    )
     if bool(alias) == (sources != Sources()) or (at and not alias) or (alias and name is None):
         raise typer.BadParameter("give NAME --alias ALIAS [--at TIME], or what to look for, such as --data-sha256")
     registry = open_registry(bucket)
@@ -44,6 +58,8 @@ def lineage(
         found = _held(registry, name, alias, at)
         emit({"tenures": [plain(each) for each in found]}, as_json=as_json, lines=[_tenure(each) for each in found])
         return
+    if name is not None and not registry.versions(name):
+        raise unknown_model(name, registry)
     uses = registry.uses(sources, name=name)
     lines = [line for use in uses for line in _use(use)] or ["no version"]
     emit({"uses": [plain(use) for use in uses]}, as_json=as_json, lines=lines)
@@ -55,7 +71,7 @@ def gc(
     bucket: Bucket,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
     grace_days: Annotated[
-        float, typer.Option(min=0, help="Keep what was written within so many days.")
+        float, typer.Option(min=0, max=MAX_DAYS, help="Keep what was written within so many days.")
     ] = _DEFAULT_GRACE_DAYS,
     as_json: JsonFlag = False,
 ) -> None:

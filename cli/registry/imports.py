@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.output import JsonFlag, emit
-from cli.registry.options import Actor, Bucket, open_registry, plain, progress_bar, version_line
+from cli.registry.options import Actor, Bucket, open_registry, plain, progress_bar, require_actor, version_line
 from serving.spec.images import pinned_image
 from serving.spec.load import load_model
 
@@ -34,6 +34,7 @@ def import_mlflow(
     from model_packaging.build import package_path  # noqa: PLC0415 - ONNX loads only for this command
     from model_packaging.mlflow_import import import_mlflow as packaged  # noqa: PLC0415 - as above
 
+    require_actor(actor)
     spec = load_model(root, model)
     folder = root / "models" / model
     with progress_bar(f"{model} {version}") as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -28,6 +29,12 @@ Version = Annotated[str, typer.Argument(help="The version.")]
 AliasName = Annotated[str, typer.Argument(help="The alias, such as production.")]
 Actor = Annotated[str, typer.Option(envvar="STREAMHUB_ACTOR", help="Who does it; goes on record.")]
 Reason = Annotated[str, typer.Option(help="Why; goes on record.")]
+
+MAX_DAYS = 36_500
+"""A century: beyond it dates end."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
 
 PackageGroup = Annotated[
     str, typer.Option("--model-package-group", help="Keep SageMaker's model registry in step: this group.")
@@ -57,9 +64,32 @@ def unknown_model(name: str, registry: S3ModelRegistry) -> ModelNotFoundError:
 
 
 def require_record(*, actor: str, reason: str) -> None:
-    """Refuse what would go on record without who and why."""
-    if not actor.strip() or not reason.strip():
-        raise typer.BadParameter("it goes on record: give --actor and --reason")
+    """Refuse what would go on record without who and why, or would not read as one line."""
+    require_actor(actor)
+    if not reason.strip() or not reason.isprintable():
+        raise typer.BadParameter("it goes on record: give --reason, in one line without control characters")
+
+
+def require_actor(actor: str) -> None:
+    """Refuse what would go on record without who."""
+    if not actor.strip() or not actor.isprintable():
+        raise typer.BadParameter("it goes on record: give --actor, in one line without control characters")
+
+
+def digest_of(text: str, option: str) -> str:
+    """Read a SHA-256; half of one would find nothing, which reads like an answer."""
+    digest = text.lower()
+    if digest and not _SHA256.fullmatch(digest):
+        raise typer.BadParameter(f"{option}: got {text!r}; allowed 64 hexadecimal digits")
+    return digest
+
+
+def commit_of(text: str, option: str) -> str:
+    """Read a commit, whole or its beginning."""
+    commit = text.lower()
+    if commit and not _COMMIT.fullmatch(commit):
+        raise typer.BadParameter(f"{option}: got {text!r}; allowed 7 to 64 hexadecimal digits")
+    return commit
 
 
 def moment(text: str) -> datetime:

@@ -25,7 +25,6 @@ from cli.registry.options import (
     version_line,
 )
 from model_packaging.manifest_file import manifest_path, read_manifest
-
 from serving.errors import RegistryError
 
 app = typer.Typer()

@@ -50,15 +50,31 @@ class Aliases:
             return current.value
         return self._move(target, alias, current, actor=actor, reason=reason)
 
-    def roll_back(self, name: str, alias: str, *, actor: str, reason: str) -> AliasRecord:
+    def roll_back(
+        self, name: str, alias: str, *, actor: str, reason: str, bad_version: str | None = None
+    ) -> AliasRecord:
         """Point an alias at the version it pointed at before.
+
+        Args:
+            name: the model.
+            alias: which alias.
+            actor: who does it.
+            reason: why.
+            bad_version: where it must point now. A second roll-back would return to what the first one left; with this
+                it is refused instead.
 
         Raises:
             ModelNotFoundError: no such alias, or it never moved.
-            ApprovalError, AliasConflictError: as for a move.
+            ApprovalError, AliasConflictError: as for a move; or it does not point at `bad_version`.
 
         """
         current = self._read(name, alias)
+        if current is not None and bad_version not in {None, current.value.version}:
+            raise AliasConflictError(
+                f"{name}: alias {alias!r}: got version {current.value.version}, where {current.value.actor} moved it "
+                f"at {current.value.moved_at.isoformat()} ({current.value.reason}); allowed {bad_version}; "
+                f"nothing was moved"
+            )
         if current is None or current.value.previous is None:
             got = "no such alias" if current is None else f"version {current.value.version} and none before it"
             raise ModelNotFoundError(

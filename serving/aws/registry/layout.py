@@ -22,8 +22,10 @@ from serving.spec.versions import is_semantic
 
 MODELS = "models/"
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
-_ALIAS = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
+_ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.ASCII)
+"""63 characters, as SageMaker's names: every key that holds both is far below S3's limit, those of the log too."""
+
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _PATH_SEGMENT = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
 
@@ -39,7 +41,7 @@ def check_name(name: str) -> None:
 
     """
     if not _NAME.fullmatch(name):
-        raise RegistryError(f"model: got {name!r}; allowed lower-case letters, digits and _; correct the name")
+        raise RegistryError(f"model: got {name!r}; allowed 63 lower-case letters, digits and _; correct the name")
 
 
 def check_version(name: str, version: str) -> None:
@@ -63,7 +65,7 @@ def check_alias(name: str, alias: str) -> None:
     """
     check_name(name)
     if not _ALIAS.fullmatch(alias):
-        raise RegistryError(f"alias: got {alias!r}; allowed lower-case letters, digits, - and _; rename it")
+        raise RegistryError(f"alias: got {alias!r}; allowed 63 lower-case letters, digits, - and _; rename it")
 
 
 def check_digest(digest: str) -> None:

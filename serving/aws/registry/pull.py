@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from serving.aws.registry.content import MIB, Progress
+from serving.aws.registry.content import MIB, Progress, Transfer
 from serving.aws.registry.layout import archive_key, check_files, file_key, files_prefix
+from serving.aws.registry.push import local_contents
 from serving.aws.registry.store import Store
 from serving.aws.registry.versions import Versions
 from serving.errors import IntegrityError, RegistryError
@@ -38,30 +41,42 @@ class Pulls:
     def pull(self, name: str, version: str, out: Path, *, progress: Progress) -> Path:
         """Write a version's archive, or the folder of its files, and its manifest beside it; give the first's path.
 
-        What an interrupted pull left is taken up again. The path appears at the end, whole.
+        What an interrupted pull left is taken up again. The path appears at the end, whole; where it is there already
+        with the same bytes, nothing is fetched.
 
         Raises:
             ModelNotFoundError: no such version.
             IntegrityError: the bucket holds other bytes than were pushed; nothing of that name appears.
-            RegistryError: the bucket cannot be read, or the folder not written.
+            RegistryError: the bucket cannot be read, the folder not written, its name is taken by other bytes, or
+                another pull writes there.
 
         """
-        found = self.versions.get(name, version)
-        target = out / f"{name}-{version}.{'model.tar.gz' if found.manifest.layout == 'archive' else 'model'}"
-        if target.exists():
-            raise RegistryError(f"{target}: got a name that is taken; allowed a new one; move it away or give --out")
-        partial = target.with_name(f"{target.name}.part")
-        counted = _Counted(progress, found.manifest.size_bytes)
+        manifest = self.versions.get(name, version).manifest
+        target = out / f"{name}-{version}.{'model.tar.gz' if manifest.layout == 'archive' else 'model'}"
         try:
-            for stored in stored_files(found.manifest):
-                self._fetch(stored, partial / stored.path if found.manifest.layout == "prefix" else partial, counted)
-            _write_whole(out / f"{name}-{version}.manifest.json", codec.to_json(found.manifest) + b"\n")
-            partial.rename(target)
+            if target.exists():
+                _refuse_other(target, manifest)
+                _write_manifest(manifest, out)
+            else:
+                self._complete(manifest, target, progress)
         except OSError as error:
             raise RegistryError(
-                f"{error.filename}: got {error.strerror}; allowed a folder to write to; check path and space"
+                f"{error.filename or target}: got {error.strerror}; allowed a folder to write to; check path and space"
             ) from error
         return target
+
+    def _complete(self, manifest: PackageManifest, target: Path, progress: Progress) -> None:
+        wanted = stored_files(manifest)
+        folder = manifest.layout == "prefix"
+        partial = target.with_name(f"{target.name}.part")
+        with _alone(partial, folder=folder):
+            if folder:
+                _remove_strangers(partial, wanted)
+            counted = _Counted(progress, manifest.size_bytes)
+            for stored in wanted:
+                self._fetch(stored, partial / stored.path if folder else partial, counted)
+            _write_manifest(manifest, target.parent)
+            partial.rename(target)
 
     def verify(self, name: str, version: str, *, progress: Progress) -> RegisteredModel:
         """Read every byte of a version in the bucket and compare it with the manifest.
@@ -151,9 +166,51 @@ def _chunks(file: BinaryIO, *, limit: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_bytes(data)
+def _refuse_other(target: Path, manifest: PackageManifest) -> None:
+    try:
+        local_contents(target, manifest, Transfer())
+    except RegistryError:
+        raise RegistryError(
+            f"{target}: got a name that is taken by other bytes; allowed a new one; move it away or give --out"
+        ) from None
+
+
+@contextmanager
+def _alone(partial: Path, *, folder: bool) -> Iterator[None]:
+    """Hold a lock on an unfinished package: two that append to one file would each see the right bytes go by."""
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    if folder:
+        partial.mkdir(exist_ok=True)
+    handle = os.open(partial, os.O_RDONLY | (0 if folder else os.O_CREAT), 0o644)
+    try:
+        if not _locked(handle, partial):
+            raise RegistryError(f"{partial}: got a pull that writes there; wait until it ends, or give --out")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, path: Path) -> bool:
+    """Lock an open file; who held the lock before may have given it its final name since it was opened."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _remove_strangers(partial: Path, wanted: Sequence[Stored]) -> None:
+    """Remove what another registry's version of that name left: the folder is to hold the manifest's files alone."""
+    known = {partial / stored.path for stored in wanted}
+    for path in partial.rglob("*"):
+        if path not in known and (path.is_symlink() or not path.is_dir()):
+            path.unlink()
+
+
+def _write_manifest(manifest: PackageManifest, out: Path) -> None:
+    path = out / f"{manifest.name}-{manifest.version}.manifest.json"
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    partial.write_bytes(codec.to_json(manifest) + b"\n")
     partial.replace(path)
 
 

@@ -138,15 +138,17 @@ class S3ModelRegistry:
         if self.approvals.protected(name, alias):
             self.approvals.check(self.registered(name, version), alias)
 
-    def roll_back_alias(self, name: str, alias: str, *, actor: str, reason: str) -> AliasRecord:
-        """Point an alias at the version it pointed at before.
+    def roll_back_alias(
+        self, name: str, alias: str, *, actor: str, reason: str, bad_version: str | None = None
+    ) -> AliasRecord:
+        """Point an alias at the version it pointed at before; with `bad_version` only if it points there now.
 
         Raises:
             ModelNotFoundError: no such alias, or it never moved.
-            ApprovalError, AliasConflictError: as for `move_alias`.
+            ApprovalError, AliasConflictError: as for `move_alias`; or it does not point at `bad_version`.
 
         """
-        return self._aliases.roll_back(name, alias, actor=actor, reason=reason)
+        return self._aliases.roll_back(name, alias, actor=actor, reason=reason, bad_version=bad_version)
 
     def history(self, name: str) -> Sequence[AliasRecord]:
         """Give every move of every alias of a model, oldest first."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
 
 from serving.errors import RegistryError
 
@@ -219,10 +219,19 @@ class Store:
                 f"{place}: got {code} ({error.response.get('Error', {}).get('Message', '')}); "
                 f"allowed a bucket this caller may read and write; check its name, the credentials and the region"
             ) from error
+        except ParamValidationError as error:
+            raise RegistryError(
+                f"{place}: got a name that S3 does not take ({_line(error)}); correct the bucket"
+            ) from error
         except (BotoCoreError, HTTPClientError, OSError) as error:
             raise RegistryError(
-                f"{place}: got no answer ({error}); check credentials, AWS_REGION, AWS_ENDPOINT_URL and the network"
+                f"{place}: got no answer ({_line(error)}); check credentials, AWS_REGION, AWS_ENDPOINT_URL and the "
+                f"network"
             ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def base64_of(digest: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,36 @@ def test_an_end_by_a_signal_is_said_in_the_last_line(root: Path, code: int, *, s
     program = f"import sys, cli.main; cli.main.build = lambda argv: lambda: sys.exit({code}); cli.main.main()"
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
     assert (done.returncode, "interrupted" in done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_takes_what_is_half_written_with_it(root: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """A file that never ends: the archive is begun, and cannot be finished."""
+    program = (
+        "import os, pathlib, sys, typer, cli.main\n"
+        "from model_packaging.archive import Member, write_archive\n"
+        "def endless(): write_archive([Member('m', pathlib.Path(sys.argv[1]))], pathlib.Path(sys.argv[2]) / 'a.tar.gz',"
+        " progress=lambda *_: (print('begun', flush=True), signal_comes()))\n"
+        "def signal_comes():\n"
+        f"    os.kill(os.getpid(), {number:d})\n"
+        "def build(argv):\n"
+        "    app = typer.Typer(); app.command()(endless); return lambda: app([])\n"
+        "cli.main.build = build\n"
+        "cli.main.main()\n"
+    )
+    (tmp_path / "in").write_bytes(bytes(3 << 20))
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "in"), str(out)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (128 + number, "begun\n")
+    assert done.stderr == "streamhub: interrupted; what it had started is ended\n"
+    assert list(out.iterdir()) == []
 
 
 @pytest.mark.parametrize("port", ["-1", "65536"])

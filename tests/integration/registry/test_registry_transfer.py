@@ -255,6 +255,60 @@ def test_a_wrong_start_of_a_pull_is_refused_once_and_then_forgotten(
     assert registry.pull("toy", "1.0.0", out).read_bytes() == BYTES
 
 
+@pytest.mark.parametrize("pack", ["archive", "prefix"])
+def test_a_second_pull_beside_the_first_is_refused_and_harms_nothing(
+    s3: S3Server, bucket: str, tmp_path: Path, pack: str
+) -> None:
+    files = {"model.bin": BYTES}
+    path, beside = (
+        packed_archive(tmp_path, "toy", "1.0.0", BYTES)
+        if pack == "archive"
+        else packed_prefix(tmp_path, "toy", "1.0.0", files)
+    )
+    registry, out = registry_at(s3.url, bucket), tmp_path / "out"
+    registry.push(path, read_manifest(beside), actor="ann")
+    refusals: list[str] = []
+
+    def in_the_middle(_done: int, _total: int) -> None:
+        with pytest.raises(RegistryError, match="a pull that writes there") as caught:
+            registry_at(s3.url, bucket).pull("toy", "1.0.0", out)
+        refusals.append(str(caught.value))
+
+    pulled = registry.pull("toy", "1.0.0", out, progress=in_the_middle)
+    assert refusals
+    assert (pulled / "model.bin" if pack == "prefix" else pulled).read_bytes() == BYTES
+
+
+def test_the_same_pull_again_fetches_nothing_and_other_bytes_of_that_name_are_left_alone(
+    s3: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    pushed(s3, bucket, tmp_path)
+    registry, out = registry_at(s3.url, bucket), tmp_path / "out"
+    first = registry.pull("toy", "1.0.0", out)
+    (out / "toy-1.0.0.manifest.json").unlink()
+    assert registry.pull("toy", "1.0.0", out, progress=lambda *_: pytest.fail("fetched again")) == first
+    assert read_manifest(out / "toy-1.0.0.manifest.json").version == "1.0.0"
+    first.write_bytes(b"mine")
+    with pytest.raises(RegistryError, match="taken by other bytes"):
+        registry.pull("toy", "1.0.0", out)
+    assert first.read_bytes() == b"mine"
+
+
+def test_what_an_unfinished_pull_of_other_files_left_does_not_come_into_the_folder(
+    s3: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    path, beside = packed_prefix(tmp_path, "toy", "1.0.0", FILES)
+    registry, left = registry_at(s3.url, bucket), tmp_path / "out" / "toy-1.0.0.model.part"
+    registry.push(path, read_manifest(beside), actor="ann")
+    (left / "code").mkdir(parents=True)
+    (left / "code" / "evil.py").write_bytes(b"evil")
+    (left / "a").symlink_to(tmp_path)
+    pulled = registry.pull("toy", "1.0.0", tmp_path / "out")
+    found = {each.relative_to(pulled).as_posix() for each in pulled.rglob("*") if not each.is_dir()}
+    assert found == set(FILES)
+    assert not (tmp_path / "weights.safetensors").exists()
+
+
 def test_a_push_mends_bytes_that_were_lost(s3: S3Server, bucket: str, tmp_path: Path) -> None:
     pushed(s3, bucket, tmp_path)
     s3.client.delete_object(**blob(bucket))
