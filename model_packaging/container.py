@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from model_packaging.archive import Member, Progress, WrittenArchive
+from model_packaging.bento import BENTO, bento_app
 from model_packaging.container_app import ContainerApp
 from model_packaging.prefix import write_prefix
 from model_packaging.torchserve import MANIFEST, torchserve_app
@@ -117,14 +118,12 @@ def _app(source: Path, *, api: str | None, scratch: Path) -> Iterator[ContainerA
             yield torchserve_app(Path(temporary), entry=_entry("torchserve.py"))
     elif (source / MANIFEST).is_file():
         yield torchserve_app(source, entry=_entry("torchserve.py"))
-    elif (source / "bento.yaml").is_file():
-        from model_packaging.bento import bento_app  # noqa: PLC0415 - TorchServe's needs no YAML
-
+    elif (source / BENTO).is_file():
         yield bento_app(source, api=api, entry=_entry("bentoml_service.py"))
     else:
         raise PackagingError(
             f"{source}: got neither; allowed a TorchServe archive (.mar, or a folder with {MANIFEST}) or a built bento "
-            f"(a folder with bento.yaml: `bentoml get NAME --output path`); name one"
+            f"(a folder with {BENTO}: `bentoml get NAME --output path`); name one"
         )
 
 

@@ -55,7 +55,7 @@ def torchserve_app(folder: Path, *, entry: bytes) -> ContainerApp:
     manifest = _manifest(folder)
     model = manifest.get("model")
     fields: Mapping[str, Any] = model if isinstance(model, dict) else {}
-    problems = [*_manifest_problems(manifest, fields, names), *_handler_problems(folder, fields.get("handler"), names)]
+    problems = [*_manifest_problems(manifest, fields, names), *_handler_problems(folder, fields, names)]
     problems += content_problems(folder, names)
     listed = fields.get("requirementsFile")
     text = _text(folder / listed) if isinstance(listed, str) and listed in names else None
@@ -103,23 +103,24 @@ def _manifest_problems(manifest: Mapping[str, Any], model: Mapping[str, Any], na
         value = model.get(key)
         if value is not None and (not isinstance(value, str) or "/" in value or value not in names):
             yield problem(f"model.{key}", value, "the name of a file at the archive's top")
-    if not (model.get("serializedFile") or model.get("modelFile") or str(model.get("handler")).partition(".")[1]):
-        yield problem("model.serializedFile", None, "weights, a modelFile or a handler of its own")
 
 
-def _handler_problems(folder: Path, handler: object, names: list[str]) -> Iterator[str]:
+def _handler_problems(folder: Path, model: Mapping[str, Any], names: list[str]) -> Iterator[str]:
     """`NAME`, `NAME.py` or either with `:function`: a file at the top goes before TorchServe's own of that name."""
+    handler = model.get("handler")
     module, _, function = handler.partition(":") if isinstance(handler, str) else ("", "", "")
     source = f"{module.removesuffix('.py')}.py"
-    if source not in names:
-        if module not in _HANDLERS or function:
-            yield (
-                f"{MANIFEST}: model.handler: got {str(handler)[:60]!r}; allowed a Python file at the archive's top or "
-                f"one of {', '.join(sorted(_HANDLERS))}; make the archive again"
-            )
-        return
-    if function and (found := defined_functions(folder / source)) is not None and function not in found:
-        yield f"{source}: got no function {function[:60]!r}, which model.handler names; define it"
+    if source in names:
+        found = defined_functions(folder / source)
+        if function and found is not None and function not in found:
+            yield f"{source}: got no function {function[:60]!r}, which model.handler names; define it"
+    elif handler not in _HANDLERS:
+        yield (
+            f"{MANIFEST}: model.handler: got {str(handler)[:60]!r}; allowed a Python file at the archive's top or "
+            f"one of {', '.join(sorted(_HANDLERS))}; make the archive again"
+        )
+    elif not model.get("serializedFile"):
+        yield f"{MANIFEST}: model.serializedFile: got none; allowed the weights that {handler} loads; add them"
 
 
 def _text(path: Path) -> str:

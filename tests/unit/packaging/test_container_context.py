@@ -172,6 +172,7 @@ def test_a_base_by_digest_may_have_a_registry_and_a_tag(base: str, tmp_path: Pat
         ("model.handler", "gone.py", "model.handler: got 'gone.py'"),
         ("model.handler", "vllm_handler", "model.handler: got 'vllm_handler'"),
         ("model.handler", "handler.py:predict", "handler.py: got no function 'predict'"),
+        ("model", {"handler": "image_classifier"}, "model.serializedFile: got none"),
         ("model.serializedFile", "gone.pt", "model.serializedFile: got 'gone.pt'"),
         ("model.serializedFile", "../model.json", "model.serializedFile"),
         ("model.modelFile", 7, "model.modelFile: got '7'"),
