@@ -21,7 +21,7 @@ from serving.errors import PackagingError
 
 MANIFEST = "MAR-INF/MANIFEST.json"
 
-_HANDLERS = frozenset({"base_handler", "image_classifier", "image_segmenter", "object_detector", "text_classifier"})
+_HANDLERS = ("base_handler", "image_classifier", "image_segmenter", "object_detector", "text_classifier")
 """Handlers of TorchServe's own (ts/torch_handler) that need nothing beyond the archive."""
 
 _RUNTIMES = ("python", "python3")
@@ -117,7 +117,7 @@ def _handler_problems(folder: Path, model: Mapping[str, Any], names: list[str]) 
     elif handler not in _HANDLERS:
         yield (
             f"{MANIFEST}: model.handler: got {str(handler)[:60]!r}; allowed a Python file at the archive's top or "
-            f"one of {', '.join(sorted(_HANDLERS))}; make the archive again"
+            f"one of {', '.join(_HANDLERS)}; make the archive again"
         )
     elif not model.get("serializedFile"):
         yield f"{MANIFEST}: model.serializedFile: got none; allowed the weights that {handler} loads; add them"

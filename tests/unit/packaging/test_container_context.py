@@ -10,7 +10,9 @@ import stat
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -169,6 +171,7 @@ def test_a_base_by_digest_may_have_a_registry_and_a_tag(base: str, tmp_path: Pat
         ("model.modelVersion", 1, "model.modelVersion: got '1'"),
         ("model.modelVersion", "1/0", "model.modelVersion"),
         ("model.handler", None, "model.handler: got 'None'"),
+        ("model.handler", ["handler.py"], "model.handler: got \"['handler.py']\""),
         ("model.handler", "gone.py", "model.handler: got 'gone.py'"),
         ("model.handler", "vllm_handler", "model.handler: got 'vllm_handler'"),
         ("model.handler", "handler.py:predict", "handler.py: got no function 'predict'"),
@@ -259,6 +262,35 @@ def test_bytes_that_are_no_bento_yaml_are_one_line_and_run_nothing(content: byte
     source = write_folder(bento_files() | {"bento.yaml": content}, tmp_path / "in")
     (line,) = refused(source, tmp_path / "out")
     assert line.startswith("bento.yaml: got no ")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+ANY_KEY = [("torchserve", key) for key in ("runtime", "model", *(f"model.{name}" for name in MANIFEST["model"]))] + [
+    ("bentoml", key) for key in (*BENTO, "image.commands", "schema.routes")
+]
+
+
+@settings(max_examples=150)
+@given(place=st.sampled_from(ANY_KEY), value=json_values)
+def test_any_value_in_any_field_is_taken_or_refused_in_lines(
+    place: tuple[str, str], value: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kind, key = place
+    tmp_path = tmp_path_factory.mktemp("any")
+    base: dict[str, Any] = MANIFEST if kind == "torchserve" else BENTO
+    *parents, last = key.split(".")
+    document = changed(base, key, "")
+    inner = document
+    for parent in parents:
+        inner = inner[parent]
+    inner[last] = value
+    files = torchserve_files(document) if kind == "torchserve" else bento_files(document)
+    with suppress(PackagingError):
+        write_context(write_folder(files, tmp_path / "in"), base=BASE, out_dir=tmp_path / "out")
 
 
 @pytest.mark.parametrize("kind", ["torchserve", "bentoml"])
