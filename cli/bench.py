@@ -17,6 +17,7 @@ from cli.output import JsonFlag, emit, progress_console
 app = typer.Typer(no_args_is_help=True, help="Benchmarks beside peers, in one run.")
 
 _GB = 10**9
+RESULTS = Path("benchmarks/results")
 
 
 @app.command()
@@ -50,6 +51,27 @@ def push(
     reports = push_bench.measure(sizes, repeats=repeats, aws=peer, folder=folder, told=told)
     document = {"machine": machine(), "push": [asdict(report) for report in reports]}
     emit(document, as_json=as_json, lines=[_push_line(report) for report in reports])
+
+
+@app.command()
+def serving(
+    *,
+    peers: Annotated[str, typer.Option(help="Some servers, with commas between; all by default.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Few servers, few rounds: about two minutes.")] = False,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Rounds over all servers.")] = None,
+    environments: Annotated[Path, typer.Option(help="Where peers are installed, once.")] = ENVIRONMENTS,
+    out: Annotated[Path, typer.Option(help="Where serving.json, serving.md and serving.svg go.")] = RESULTS,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure the model server beside its peers: CPU a request, latency, highest rate, overload; installs the peers."""
+    from benchmarks.serving import command  # noqa: PLC0415 - ONNX Runtime loads only for this command
+
+    asked = [name for name in peers.split(",") if name]
+    told = progress_console.print
+    document, lines = command.run(
+        asked, quick=quick, repeats=repeats, cache=environments.expanduser(), out=out, told=told
+    )
+    emit(document, as_json=as_json, lines=lines)
 
 
 def _line(report: bench.SizeReport) -> str:

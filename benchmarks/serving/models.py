@@ -1,4 +1,4 @@
-"""The two models every server runs: a small ranker and a small image network, made from code, always the same bytes.
+"""The two models every server runs, and the rows they are asked.
 
 *ranker* is bound by HTTP and JSON (a row takes some microseconds), *moderator* by arithmetic (a row takes about a
 millisecond of one core). Both answer float32 scores.
@@ -7,22 +7,12 @@ millisecond of one core). Both answer float32 scores.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-import onnx
 import orjson
-from onnx import TensorProto, helper, numpy_helper
 
-from model_packaging.build import package, package_path
 from serving.protocol.tensors import Array
-from serving.spec.hosting import HostingSpec
-from serving.spec.model import ApiSpec, BudgetSpec, ModelSpec, Slo, VersionSpec
-from serving.spec.runtime import TritonRuntime
-from serving.spec.scaling import ScalingSpec
-from serving.spec.tensors import DType, TensorSpec
+from serving.spec.tensors import DType
 
 MAX_ROWS = 32
 WINDOW_MS = 10
@@ -30,13 +20,13 @@ INPUT, OUTPUT = "x", "y"
 DISTINCT_REQUESTS = 32
 """Connections ask different rows, so that an answer given to a batch-mate is noticed."""
 
-_VERSION = "1.0.0"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchModel:
-    """A model of the benchmark: one input, one output; `budget_ms` is what the p90 of an open loop must
-    stay below, `deadline_ms` what an answer in overload counts within."""
+    """One input, one output.
+
+    The p90 of an open loop must stay below `budget_ms`; an answer in overload counts within `deadline_ms`.
+    """
 
     name: str
     dtype: DType
@@ -53,43 +43,6 @@ class BenchModel:
             return rng.integers(0, 256, shape, dtype=np.uint8)
         return np.round(rng.standard_normal(shape), 4).astype(np.float32)
 
-    def write_graph(self, path: Path) -> None:
-        """Write the ONNX graph."""
-        weights = _Weights()
-        nodes = _mlp(weights) if self.name == "ranker" else _network(weights)
-        elements = {DType.FP32: TensorProto.FLOAT, DType.UINT8: TensorProto.UINT8}
-        given = helper.make_tensor_value_info(INPUT, elements[self.dtype], ["rows", *self.row])
-        answer = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["rows", self.outputs])
-        graph = helper.make_graph(nodes, self.name, [given], [answer], weights.tensors)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-        path.write_bytes(model.SerializeToString(deterministic=True))
-
-    def write_archive(self, folder: Path) -> Path:
-        """Package the graph as `streamhub package` does and give the archive."""
-        weights = folder / f"{self.name}.onnx"
-        self.write_graph(weights)
-        sample = folder / "samples/request.json"
-        sample.parent.mkdir(exist_ok=True)
-        sample.write_bytes(encode_oip_json(self, self.rows()[0]))
-        package(self._spec(), _VERSION, model_dir=folder, out_dir=folder, image="triton:none", weights=weights)
-        return package_path(folder, self._spec(), _VERSION)
-
-    def _spec(self) -> ModelSpec:
-        return ModelSpec(
-            name=self.name,
-            owner="benchmarks",
-            description="A model of the benchmark.",
-            licence="Apache-2.0",
-            runtime=TritonRuntime(device="cpu", max_batch_size=MAX_ROWS, max_queue_delay_ms=WINDOW_MS),
-            slo=Slo(peak_qps=1000, p99_ms=self.deadline_ms),
-            inputs=(TensorSpec(name=INPUT, dtype=self.dtype, shape=self.row),),
-            outputs=(TensorSpec(name=OUTPUT, dtype=DType.FP32, shape=(self.outputs,)),),
-            api=ApiSpec(route=f"/v1/{self.name}", unit="id"),
-            hosting=HostingSpec(instance_type="ml.c6i.large", scaling=ScalingSpec(target_concurrency=4)),
-            budget=BudgetSpec(invoke_ms=60, overhead_ms=20, deadline_ms=self.deadline_ms),
-            versions={_VERSION: VersionSpec(weights=f"{self.name}.onnx")},
-        )
-
 
 RANKER = BenchModel(name="ranker", dtype=DType.FP32, row=(64,), outputs=1, budget_ms=12, deadline_ms=100)
 MODERATOR = BenchModel(name="moderator", dtype=DType.UINT8, row=(3, 64, 64), outputs=4, budget_ms=45, deadline_ms=200)
@@ -98,61 +51,5 @@ MODELS = (RANKER, MODERATOR)
 
 def encode_oip_json(model: BenchModel, row: Array) -> bytes:
     """Give the JSON request of the Open Inference Protocol for one row."""
-    tensor = {"name": INPUT, "shape": [1, *model.row], "datatype": model.dtype.value, "data": row.ravel().tolist()}
-    return orjson.dumps({"inputs": [tensor]})
-
-
-class _Weights:
-    """Seeded initialisers, He-scaled so that answers stay of the order of one."""
-
-    def __init__(self) -> None:
-        self.tensors: list[onnx.TensorProto] = []
-        self._rng = np.random.default_rng(3)
-
-    def add(self, *shape: int) -> str:
-        fan_in = int(np.prod(shape[1:])) or 1
-        values = self._rng.standard_normal(shape) * np.sqrt(2 / fan_in)
-        return self.constant(values.astype(np.float32))
-
-    def constant(self, values: npt.NDArray[np.float32] | np.float32) -> str:
-        name = f"w{len(self.tensors)}"
-        self.tensors.append(numpy_helper.from_array(np.asarray(values), name))
-        return name
-
-
-def _mlp(weights: _Weights) -> list[onnx.NodeProto]:
-    sizes = (64, 256, 128, 1)
-    nodes, last = [], INPUT
-    for index, (wide, out) in enumerate(pairwise(sizes)):
-        ends = index == len(sizes) - 2
-        target = OUTPUT if ends else f"h{index}"
-        dense = [last, weights.add(out, wide), weights.constant(np.zeros(out, dtype=np.float32))]
-        nodes.append(helper.make_node("Gemm", dense, [target if ends else f"{target}_dense"], transB=1))
-        if not ends:
-            nodes.append(helper.make_node("Relu", [f"{target}_dense"], [target]))
-        last = target
-    return nodes
-
-
-def _network(weights: _Weights) -> list[onnx.NodeProto]:
-    scale = weights.constant(np.float32(1 / 255))
-    nodes = [
-        helper.make_node("Cast", [INPUT], ["pixels"], to=TensorProto.FLOAT),
-        helper.make_node("Mul", ["pixels", scale], ["scaled"]),
-    ]
-    last, channels = "scaled", 3
-    for index, (out, stride) in enumerate(((32, 1), (64, 2), (128, 2), (128, 2), (128, 1))):
-        kernel = weights.add(out, channels, 3, 3)
-        strides = [stride, stride]
-        nodes += [
-            helper.make_node("Conv", [last, kernel], [f"c{index}"], pads=[1, 1, 1, 1], strides=strides),
-            helper.make_node("Relu", [f"c{index}"], [f"r{index}"]),
-        ]
-        last, channels = f"r{index}", out
-    return [
-        *nodes,
-        helper.make_node("GlobalAveragePool", [last], ["pooled"]),
-        helper.make_node("Flatten", ["pooled"], ["flat"]),
-        helper.make_node("Gemm", ["flat", weights.add(4, channels)], ["logits"], transB=1),
-        helper.make_node("Sigmoid", ["logits"], [OUTPUT]),
-    ]
+    tensor = {"name": INPUT, "shape": [1, *model.row], "datatype": model.dtype.value, "data": row.ravel()}
+    return orjson.dumps({"inputs": [tensor]}, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -15,7 +15,6 @@ WINDOW_CLIENTS = (1, 32)
 KINDS: tuple[Kind, ...] = ("json", "binary")
 OVERLOADS = (1.5, 3.0)
 OPEN_CONNECTIONS = 256
-OVERLOAD_CONNECTIONS = 512
 IN_PROCESS_ROWS = (1, 8, 32)
 
 _SEARCHED = (peers.OURS, "triton", "mosec", "fastapi", "torchserve")

@@ -15,7 +15,7 @@ from benchmarks.serving import in_process, processes
 from benchmarks.serving.instance import Instance
 from benchmarks.serving.models import BenchModel
 from benchmarks.serving.peers import OURS
-from benchmarks.serving.plan import IN_PROCESS_ROWS, OPEN_CONNECTIONS, OVERLOAD_CONNECTIONS, OVERLOADS, Plan
+from benchmarks.serving.plan import IN_PROCESS_ROWS, OPEN_CONNECTIONS, OVERLOADS, Plan
 from benchmarks.serving.results import Cell, Closed, InProcess, Open, Overload, Sample
 from benchmarks.serving.statistics import Probe, goodput, highest, next_rate, probe_of
 from benchmarks.serving.wires import Kind
@@ -26,7 +26,7 @@ Told = Callable[[str], None]
 FIRST_SHARE = 0.5
 """The search starts at this share of what the closed loop of 32 clients was answered."""
 
-PATIENCE_SHARE = 0.5
+PATIENCE_SHARE = 0.25
 """How much of the deadline a caller spends on waiting for a free connection of its pool, in overload."""
 
 _MOST_CLIENTS = 64
@@ -126,7 +126,7 @@ class Rounds:
         run = ours.open_loop(
             _SEARCH_KIND,
             rate=load * capacity,
-            connections=OVERLOAD_CONNECTIONS,
+            connections=OPEN_CONNECTIONS,
             seconds=plan.skip_s + plan.overload_s,
             patience_s=PATIENCE_SHARE * deadline_s,
             seed=turn,

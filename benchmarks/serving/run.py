@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 
 from benchmarks.serving import environments, in_process, load
+from benchmarks.serving.graphs import write_archive
 from benchmarks.serving.instance import Instance, start
 from benchmarks.serving.invariants import seen, tried
 from benchmarks.serving.launch import Site
@@ -77,7 +78,7 @@ def _installed(
 
 def _kit(model: BenchModel, folder: Path, program: Path) -> Kit:
     folder.mkdir()
-    archive = model.write_archive(folder)
+    archive = write_archive(model, folder)
     graph = folder / f"{model.name}.onnx"
     expected = in_process.expected(model, graph)
     tensor = {"name": OUTPUT, "datatype": "FP32", "shape": [1, model.outputs], "data": expected[0].tolist()}

@@ -65,11 +65,11 @@ def _decode_oip_binary(body: bytes) -> Array:
 
 
 def _encode_list(_: BenchModel, row: Array) -> bytes:
-    return orjson.dumps({INPUT: row.ravel().tolist()})
+    return orjson.dumps({INPUT: row.ravel()}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _encode_nested_list(_: BenchModel, row: Array) -> bytes:
-    return orjson.dumps({INPUT: [row.tolist()]})
+    return orjson.dumps({INPUT: row[None]}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _decode_list(body: bytes) -> Array:
