@@ -23,6 +23,7 @@ import pytest
 import uvicorn
 from botocore.config import Config
 
+from local.clock import Clock
 from local.sagemaker.app import SageMakerApp, create_app
 from local.sagemaker.options import Options
 from local.settings import LocalSettings
@@ -179,7 +180,7 @@ def start_fixture(tmp_path: Path, aws_url: str) -> Callable[..., Any]:
     """Give a function that serves SageMaker on this test's state folder."""
 
     @contextlib.contextmanager
-    def start(**options: Any) -> Iterator[Aws]:
+    def start(clock: Clock | None = None, **options: Any) -> Iterator[Aws]:
         chosen = {
             "server_command": (sys.executable, str(FAKE)),
             "metrics_interval_s": 3600,
@@ -188,7 +189,8 @@ def start_fixture(tmp_path: Path, aws_url: str) -> Callable[..., Any]:
             **options,
         }
         settings = LocalSettings(state_dir=tmp_path / "state", s3_endpoint_url=aws_url)
-        app = create_app(settings, options=Options(**chosen), chance=random.Random(7))  # noqa: S311 - traffic
+        chance = random.Random(7)  # noqa: S311 - traffic
+        app = create_app(settings, options=Options(**chosen), chance=chance, clock=clock)
         with serving(app) as (url, loop):
             yield Aws(
                 app=app,

@@ -1,0 +1,146 @@
+"""Blue/green and rolling deployments with plain boto3: shares on the way, baking, alarms that take them back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.clock import ManualClock
+
+ALARM = "rollback-alarm"
+
+
+class Moved:
+    """Moves the clock of a running service from the test's thread."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.aws: Any = None
+
+    def advance(self, seconds: float) -> None:
+        asyncio.run_coroutine_threadsafe(self.clock.advance(seconds), self.aws.loop).result(30)
+
+
+@pytest.fixture(name="moved")
+def moved_fixture(start: Callable[..., Any]) -> Iterator[Moved]:
+    """Give a SageMaker whose time stands still until the test moves it."""
+    moved = Moved(ManualClock(time.time()))
+    with start(clock=moved.clock, bake_pace=1.0) as aws:
+        moved.aws = aws
+        aws.cloudwatch.put_metric_alarm(
+            AlarmName=ALARM,
+            MetricName="none",
+            Namespace="none",
+            Statistic="Average",
+            Period=60,
+            EvaluationPeriods=1,
+            Threshold=1,
+            ComparisonOperator="GreaterThanThreshold",
+        )
+        set_alarm(aws, "OK")
+        yield moved
+
+
+def set_alarm(aws: Any, state: str) -> None:
+    aws.cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue=state, StateReason="test")
+
+
+def policy(kind: str, **sizes: int) -> dict[str, Any]:
+    routing: dict[str, Any] = {"Type": kind, "WaitIntervalInSeconds": 300}
+    routing |= {name: {"Type": "CAPACITY_PERCENT", "Value": value} for name, value in sizes.items()}
+    return {
+        "BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": routing, "TerminationWaitInSeconds": 120},
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": ALARM}]},
+    }
+
+
+def updated(aws: Any, deployment: dict[str, Any]) -> tuple[str, str, str]:
+    """Begin an update of a v2 endpoint to v3; gives endpoint, old and new config once new instances stand."""
+    old = aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1})
+    endpoint = aws.endpoint(old)
+    new = aws.config({"a": aws.model(aws.archive("v3"))}, {"a": 1})
+    aws.sm.update_endpoint(EndpointName=endpoint, EndpointConfigName=new, DeploymentConfig=deployment)
+    aws.until(lambda: stage(aws, endpoint) != "Creating")
+    return endpoint, old, new
+
+
+def stage(aws: Any, endpoint: str) -> str:
+    pending = aws.sm.describe_endpoint(EndpointName=endpoint).get("PendingDeploymentSummary")
+    return str(pending["ProductionVariants"][0]["VariantStatus"][0]["Status"]) if pending else "none"
+
+
+def answers(aws: Any, endpoint: str, times: int = 100) -> Counter[str]:
+    return Counter(aws.invoke(endpoint)[1]["answer"] for _ in range(times))
+
+
+def test_a_canary_takes_its_part_bakes_then_takes_all_and_the_old_fleet_waits(moved: Moved) -> None:
+    aws = moved.aws
+    endpoint, old, new = updated(aws, policy("CANARY", CanarySize=30))
+    canary = answers(aws, endpoint)
+    # 30 expected; 4 standard deviations each way
+    assert 12 <= canary["v3"] <= 48
+    moved.advance(299)
+    assert stage(aws, endpoint) == "Baking"
+    moved.advance(1)
+    assert answers(aws, endpoint, 20) == {"v3": 20}
+    described = aws.sm.describe_endpoint(EndpointName=endpoint)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("Updating", old)
+    moved.advance(120)
+    described = aws.sm.describe_endpoint(EndpointName=endpoint)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", new)
+    assert described["LastDeploymentConfig"] == policy("CANARY", CanarySize=30)
+
+
+@pytest.mark.parametrize("at_s", [0, 300], ids=["while the canary bakes", "while the old fleet waits"])
+def test_an_alarm_takes_a_deployment_back_without_a_word(moved: Moved, at_s: int) -> None:
+    aws = moved.aws
+    endpoint, old, _ = updated(aws, policy("CANARY", CanarySize=30))
+    moved.advance(at_s)
+    set_alarm(aws, "ALARM")
+
+    def rolled_back() -> Any:
+        moved.advance(1)
+        described = aws.sm.describe_endpoint(EndpointName=endpoint)
+        return described if described["EndpointStatus"] == "InService" else None
+
+    described = aws.until(rolled_back)
+    assert described["EndpointConfigName"] == old
+    assert "FailureReason" not in described
+    assert answers(aws, endpoint, 20) == {"v2": 20}
+    set_alarm(aws, "OK")
+
+
+def test_an_endpoint_takes_no_call_while_it_is_deployed_but_deletion(moved: Moved) -> None:
+    aws = moved.aws
+    endpoint, old, _ = updated(aws, policy("LINEAR", LinearStepSize=50))
+    change = [{"VariantName": "a", "DesiredWeight": 2}]
+    for call in (
+        lambda: aws.sm.update_endpoint(EndpointName=endpoint, EndpointConfigName=old),
+        lambda: aws.sm.update_endpoint_weights_and_capacities(
+            EndpointName=endpoint, DesiredWeightsAndCapacities=change
+        ),
+    ):
+        with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+            call()
+    aws.sm.delete_endpoint(EndpointName=endpoint)
+    moved.advance(1)
+    with pytest.raises(ClientError, match="Could not find endpoint"):
+        aws.sm.describe_endpoint(EndpointName=endpoint)
+
+
+def test_a_deployment_that_a_restart_interrupts_while_it_bakes_goes_on_after_it(start: Callable[..., Any]) -> None:
+    clock = Moved(ManualClock(time.time()))
+    with start(clock=clock.clock, bake_pace=1.0) as aws:
+        endpoint, _, new = updated(aws, {**policy("CANARY", CanarySize=50), "AutoRollbackConfiguration": {}})
+    with start(clock=clock.clock, bake_pace=1.0) as aws:
+        clock.aws = aws
+        aws.until(lambda: set(answers(aws, endpoint, 20)) == {"v2", "v3"})
+        clock.advance(421)
+        described = aws.sm.describe_endpoint(EndpointName=endpoint)
+        assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", new)
