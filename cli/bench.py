@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +68,7 @@ def serving(
     from benchmarks.serving import command  # noqa: PLC0415 - ONNX Runtime loads only for this command
 
     asked = [name for name in peers.split(",") if name]
-    told = progress_console.print
+    told = partial(progress_console.print, markup=False, highlight=False)
     document, lines = command.run(
         asked, quick=quick, repeats=repeats, cache=environments.expanduser(), out=out, told=told
     )
