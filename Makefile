@@ -21,7 +21,7 @@ export UV_PYTHON_DOWNLOADS := never
 # also for scripts that import ONNX Runtime before anything of ours (serving/__init__.py)
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: setup demo test test-train check format lambdas synth schemas preflight diff snapshots deploy clean
+.PHONY: setup demo test test-train soak check format lambdas synth schemas preflight diff snapshots deploy clean
 
 setup: $(VENV)/.demo ## what the demo needs: environment, Node, CDK CLI, Valkey
 
@@ -61,6 +61,9 @@ test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, be
 	test -d $(VENV)/bentoml || { $(PYTHON) -m venv $(VENV)/bentoml && $(VENV)/bentoml/bin/pip install --quiet $(BENTOML_SPEC); }
 	test -d $(VENV)/torchserve || $(PYTHON) -m pip install --quiet --no-deps --target $(VENV)/torchserve $(TORCHSERVE_SPEC)
 	$(BIN)/pytest -q tests/train
+
+soak: $(VENV)/.dev ## ten minutes of good, bad and vanishing clients; STREAMHUB_SOAK_S=60 for one
+	$(BIN)/pytest -q -m soak tests/integration/runtime/test_runtime_soak.py
 
 check: $(VENV)/.dev ## the gate: format, lint, architecture, types, specs
 	$(BIN)/ruff format --check --quiet .
