@@ -228,6 +228,12 @@ def start_fixture(packed: Pack) -> Start:
     return start
 
 
+@pytest.fixture(scope="session", name="linear_model")
+def linear_model_fixture() -> bytes:
+    """Give the graph of `linear`."""
+    return linear_graph()
+
+
 @pytest.fixture(scope="session", name="linear")
 def linear_fixture(start: Start) -> Iterator[Server]:
     with start("linear") as server:

@@ -130,9 +130,3 @@ def test_as_many_batches_run_at_once_as_there_are_instances(start: Any) -> None:
         for connection in connections:
             with connection:
                 assert connection.recv(12) == b"HTTP/1.1 200"
-
-
-def test_rows_that_never_fit_are_refused_with_the_limit(linear: Any) -> None:
-    answer = asyncio.run(many(linear, [document(np.ones((17, 4), dtype=np.float32), np.zeros((17, 1), dtype=int))]))[0]
-    assert answer.status_code == 400
-    assert "1 to 16 rows" in answer.json()["error"]

@@ -42,15 +42,6 @@ def test_the_ready_line_says_where_and_what(linear: Any) -> None:
     assert linear.ready == {"port": linear.port, "name": "linear", "version": "2.1.0"}
 
 
-def test_ping_is_answered_while_the_model_computes(slow: Any) -> None:
-    with slow.client() as http, send(slow, LONG) as busy:
-        slow.until("streamhub_running_batches", 1)
-        assert http.get("/ping").status_code == 200
-        assert http.get("/v2/health/ready").status_code == 200
-        assert slow.metric("streamhub_running_batches") == 1, "the run was over, so nothing was shown"
-        assert busy.recv(12) == b"HTTP/1.1 200"
-
-
 def test_sigterm_answers_what_is_in_flight_and_then_ends_well(start: Any, read: Read) -> None:
     with start("slow") as server:
         idle = socket.create_connection(("127.0.0.1", server.port), timeout=60)

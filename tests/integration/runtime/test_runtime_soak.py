@@ -155,6 +155,7 @@ def soak(server: Any, seconds: float) -> Iterator[tuple[int, int, int]]:
         answered = {kind: {status for other, status in work.statuses if other == kind} for kind, _ in work.statuses}
         assert answered.pop("good") <= {200, 503}
         assert answered.pop("hurried") <= {200, 503, 504}
+        assert answered.pop("poison", set()) <= {500, 503}
         assert answered.pop("ping") == {200}
         assert answered.pop("left") == {0}
         assert answered == {kind: {WRONG[kind][1]} for kind in answered}
