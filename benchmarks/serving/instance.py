@@ -25,7 +25,7 @@ from benchmarks.serving.wires import Kind
 from serving.errors import BenchmarkError
 from serving.protocol.tensors import Array
 
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 60.0
 ENDS_WITHIN_S = 10.0
 TOLERANCE = 1e-4
 """Batched sums add in another order, and JSON has fewer digits; more is another answer."""

@@ -48,7 +48,7 @@ class Peer:
     """One server of the comparison.
 
     `requirements` are pip's, `()` for what the project's own environment runs; `programs` must be on the path.
-    `windows_ms` maps a setting to its window.
+    `windows_ms` maps a setting to its window; each kind of body is asked for `warm_s` before anything is measured.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Peer:
     requirements: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     windows_ms: Mapping[Setting, float] = field(default_factory=lambda: {"best": 0, "window": WINDOW_MS})
+    warm_s: float = 0.3
     note: str = ""
 
 
@@ -126,9 +127,10 @@ ALL: tuple[Peer, ...] = (
         version="0.12.0",
         command=launch.torchserve,
         routes=_routes(("/predictions/bench", LIST_JSON), ("/predictions/bench", RAW)),
-        requirements=("torchserve==0.12.0", ORT, NUMPY, ORJSON),
+        requirements=("torchserve==0.12.0", "pyyaml==6.0.3", ORT, NUMPY, ORJSON),
         programs=("java",),
         windows_ms={"best": 1, "window": WINDOW_MS},
+        warm_s=4.0,  # until the JVM has compiled what is hot
     ),
     Peer(
         name="mlserver",

@@ -71,7 +71,8 @@ def estimate_s(plan: Plan, chosen: Sequence[Peer]) -> float:
         for peer in chosen:
             for setting in plan.settings(peer, model):
                 cells = len(list(plan.cells(peer, setting)))
-                total_s += start_s.get(peer.name, 1.0) + plan.repeats * cells * (plan.closed_s + _PAUSE_S)
+                total_s += start_s.get(peer.name, 1.0) + peer.warm_s * len(peer.routes)
+                total_s += plan.repeats * cells * (plan.closed_s + _PAUSE_S)
         total_s += len(plan.searched(chosen)) * _PROBES * (plan.probe_s + _PAUSE_S)
         total_s += plan.repeats * len(OVERLOADS) * (plan.overload_s + plan.closed_s)
         total_s += plan.repeats * len(IN_PROCESS_ROWS) * plan.in_process_s

@@ -48,6 +48,9 @@ class Rounds:
 
     def closed_loops(self) -> tuple[list[Closed], list[InProcess]]:
         """Run every cell of every server and the model alone, `repeats` times."""
+        self.told(f"{self.model.name}: warming up")
+        for instance in list(self.instances):
+            self._guarded(instance, _warm_up)
         alone: dict[int, list[float]] = defaultdict(list)
         for turn in range(self.plan.repeats):
             self.told(f"{self.model.name}: closed loops, round {turn + 1} of {self.plan.repeats}")
@@ -154,6 +157,11 @@ class Rounds:
             self.instances.remove(instance)
             return False
         return True
+
+
+def _warm_up(instance: Instance) -> None:
+    for kind in instance.peer.routes:
+        instance.closed_loop(kind, clients=_SEARCH_CLIENTS, seconds=instance.peer.warm_s)
 
 
 def _rotated(instances: Sequence[Instance], turn: int) -> list[Instance]:
