@@ -59,17 +59,10 @@ class DataKey(Construct):
 
 
 def _logs_statement(stage: StageSpec) -> iam.PolicyStatement:
-    """Let CloudWatch Logs use the key for log groups of this account (Logs guide, *encrypt-log-data-kms*)."""
+    """Let CloudWatch Logs use the key for log groups of this account (Logs guide, *encrypt-log-data-kms*: its list)."""
     return iam.PolicyStatement(
         principals=[iam.ServicePrincipal(f"logs.{stage.region}.amazonaws.com")],
-        actions=[
-            "kms:Encrypt",
-            "kms:Decrypt",
-            "kms:ReEncryptFrom",
-            "kms:ReEncryptTo",
-            "kms:GenerateDataKey",
-            "kms:DescribeKey",
-        ],
+        actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
         resources=["*"],
         conditions={
             "ArnLike": {

@@ -25,7 +25,15 @@ RUNTIME = lambda_.Runtime.PYTHON_3_12
 """What `python -m lambdas.build --target aws` fetches wheels for."""
 
 _NO_FINER_FORM = "AWS has no resource for these actions (Service Authorization Reference)"
-_NETWORK_ACTIONS = ("ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface")
+# AWS managed policy AWSLambdaVPCAccessExecutionRole, version 3
+_NETWORK_ACTIONS = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+)
 
 
 class ServiceFunction(Construct):

@@ -10,8 +10,12 @@ from serving.spec import StageSpec
 
 
 def removal_policy(stage: StageSpec) -> RemovalPolicy:
-    """Give what happens to data when its resource leaves the template."""
-    return RemovalPolicy.RETAIN if stage.removal == "retain" else RemovalPolicy.DESTROY
+    """Give what happens to data when its resource leaves the template.
+
+    What a failed first deploy made is empty, and goes with it: kept, its name would refuse the next try
+    (CloudFormation reference, *DeletionPolicy*, RetainExceptOnCreate).
+    """
+    return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if stage.removal == "retain" else RemovalPolicy.DESTROY
 
 
 # PutRetentionPolicy takes these numbers of days only (CloudWatch Logs API reference).
@@ -33,6 +37,10 @@ _RETENTION = {
     731: logs.RetentionDays.TWO_YEARS,
     1096: logs.RetentionDays.THREE_YEARS,
     1827: logs.RetentionDays.FIVE_YEARS,
+    2192: logs.RetentionDays.SIX_YEARS,
+    2557: logs.RetentionDays.SEVEN_YEARS,
+    2922: logs.RetentionDays.EIGHT_YEARS,
+    3288: logs.RetentionDays.NINE_YEARS,
     3653: logs.RetentionDays.TEN_YEARS,
 }
 

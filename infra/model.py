@@ -10,6 +10,7 @@ from constructs import Construct
 
 from infra.acknowledge import acknowledge
 from infra.buckets import CAPTURE_PREFIX, RegistryBucket, TelemetryBucket
+from infra.container_logs import ContainerLogs
 from infra.images import ContainerImage
 from infra.network import Network
 from serving.spec import ModelSpec, VllmRuntime
@@ -32,6 +33,8 @@ _USE_NETWORK = (
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteNetworkInterfacePermission",
 )
+_LOG = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
+_NAMESPACES = ("AWS/SageMaker", "/aws/sagemaker/Endpoints", "/aws/sagemaker/InferenceComponents")
 
 
 class ExecutionRole(Construct):
@@ -41,7 +44,15 @@ class ExecutionRole(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, endpoint: str, model: ModelSpec, image: ContainerImage, network: Network
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        endpoint: str,
+        model: ModelSpec,
+        image: ContainerImage,
+        network: Network,
+        logs: ContainerLogs,
     ) -> None:
         super().__init__(scope, id_)
         self._endpoint = endpoint
@@ -53,7 +64,7 @@ class ExecutionRole(Construct):
         )
         self._allow_image(image)
         self._allow_network(network)
-        self._allow_logs()
+        self._allow_logs(logs)
 
     def allow_model(self, *, model: ModelSpec, registry: RegistryBucket) -> None:
         """Let it read the model's packages."""
@@ -102,19 +113,23 @@ class ExecutionRole(Construct):
         reason = "interfaces are named when SageMaker makes them; subnets and group are named here"
         acknowledge(self.role, f"AwsSolutions-IAM5[Resource::{interfaces}]", reason=reason)
 
-    def _allow_logs(self) -> None:
+    def _allow_logs(self, logs: ContainerLogs) -> None:
         stack = Stack.of(self)
-        group = f"arn:aws:logs:{stack.region}:{stack.account}:log-group:/aws/sagemaker/Endpoints/{self._endpoint}"
-        self._allow(("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"), group, f"{group}:*")
+        groups = [f"arn:aws:logs:{stack.region}:{stack.account}:log-group:{name}" for name in logs.names]
+        streams = [f"{group}:*" for group in groups]
+        self._allow(_LOG, *groups, *streams)
         self.role.add_to_policy(
             iam.PolicyStatement(
                 actions=["cloudwatch:PutMetricData"],
                 resources=["*"],
-                conditions={"StringEquals": {"cloudwatch:namespace": ["AWS/SageMaker", "/aws/sagemaker/Endpoints"]}},
+                conditions={"StringEquals": {"cloudwatch:namespace": list(_NAMESPACES)}},
             )
         )
-        reason = "log streams are named by instance and container; the group is named"
-        acknowledge(self.role, f"AwsSolutions-IAM5[Resource::{group}:*]", reason=reason)
+        for stream in streams:
+            reason = "log streams are named by instance and container; the group is named"
+            acknowledge(self.role, f"AwsSolutions-IAM5[Resource::{stream}]", reason=reason)
+        # whoever may write there would make the group itself if it were not there yet
+        self.role.node.add_dependency(logs)
 
     def _allow(self, actions: tuple[str, ...], *resources: str) -> None:
         self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.lifecycle import removal_policy
 from serving.spec import StageSpec
 
 ITEM_ACTIONS = (
     "dynamodb:GetItem",
-    "dynamodb:BatchGetItem",
     "dynamodb:Query",
     "dynamodb:PutItem",
     "dynamodb:UpdateItem",
@@ -51,7 +50,8 @@ class StateTable(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if key is not None else None,
             encryption_key=key,
             deletion_protection=stage.removal == "retain",
-            removal_policy=removal_policy(stage),
+            # also after a failed first deploy: CloudFormation cannot delete what is protected, and would end stuck
+            removal_policy=RemovalPolicy.RETAIN if stage.removal == "retain" else RemovalPolicy.DESTROY,
         )
         self.table_name = self.table.table_name
 

@@ -8,7 +8,7 @@ from infra.alarms import SERVING, ObjectiveAlarms, error_objective, latency_obje
 from infra.components import Component, ComponentEndpoint, fleet, wake_from_requests
 from infra.endpoint_config import EndpointConfig
 from infra.scaling import Scaling, scalable_component
-from serving.spec import SLOTS, ComponentSpec, component_name, endpoint_name
+from serving.spec import SLOTS, ComponentSpec, Slot, component_name, endpoint_name
 from stacks.hosting import Hosting
 
 
@@ -19,7 +19,8 @@ def components(scope: Construct, hosting: Hosting) -> ComponentEndpoint:
     if spec is None:
         raise ValueError(f"{model.name}: got mode components without [hosting.component]; run streamhub check")
     name = endpoint_name(ground.stage.name, model.slug)
-    role = hosting.role(scope, endpoint=name)
+    names: dict[Slot, str] = {slot: component_name(ground.stage.name, model.slug, slot) for slot in SLOTS}
+    role = hosting.role(scope, endpoint=name, components=names)
     versions = hosting.slot_versions(scope, role=role, network=None)
     config = EndpointConfig(
         scope,
@@ -29,7 +30,6 @@ def components(scope: Construct, hosting: Hosting) -> ComponentEndpoint:
         role=role.role,
         network=ground.network,
     )
-    names = {slot: component_name(ground.stage.name, model.slug, slot) for slot in SLOTS}
     endpoint = ComponentEndpoint(scope, "Endpoint", name=name, components=names, config=config)
     for slot in SLOTS:
         objectives = ObjectiveAlarms(

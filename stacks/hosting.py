@@ -10,6 +10,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.buckets import RegistryBucket, TelemetryBucket
+from infra.container_logs import ContainerLogs, component_log_group, endpoint_log_group
 from infra.images import ContainerImage, image_of
 from infra.model import ExecutionRole, ModelVersion
 from infra.network import Network
@@ -52,10 +53,19 @@ class Hosting:
         """Give the version that the stage file puts into a slot."""
         return self.entry.versions.a if slot == "a" else self.entry.versions.b
 
-    def role(self, scope: Construct, *, endpoint: str) -> ExecutionRole:
-        """Make the role of one endpoint: it reads the model's packages."""
+    def role(self, scope: Construct, *, endpoint: str, components: Mapping[Slot, str] | None = None) -> ExecutionRole:
+        """Make the role of one endpoint: it reads the model's packages, and its containers log where they may."""
+        names = {slot.upper(): component_log_group(name) for slot, name in (components or {}).items()}
+        names = names or {"Endpoint": endpoint_log_group(endpoint)}
+        logs = ContainerLogs(scope, "ContainerLogs", names=names, stage=self.ground.stage, key=self.ground.key)
         role = ExecutionRole(
-            scope, "Execution", endpoint=endpoint, model=self.model, image=self.image, network=self.ground.network
+            scope,
+            "Execution",
+            endpoint=endpoint,
+            model=self.model,
+            image=self.image,
+            network=self.ground.network,
+            logs=logs,
         )
         role.allow_model(model=self.model, registry=self.ground.registry)
         if self.ground.key is not None:

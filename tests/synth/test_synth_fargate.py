@@ -167,7 +167,7 @@ def test_the_repository_moves_no_tag_and_scans_each_push(tasks: Any) -> None:
     assert repository.props["ImageTagMutability"] == "IMMUTABLE"
     assert repository.props["ImageScanningConfiguration"] == {"ScanOnPush": True}
     assert repository.props["EncryptionConfiguration"]["EncryptionType"] == "KMS"
-    assert repository.entry["DeletionPolicy"] == "Retain"
+    assert repository.entry["DeletionPolicy"] == "RetainExceptOnCreate"
 
 
 def test_what_starts_and_logs_tasks_is_reached_inside_the_network(tasks: Any) -> None:

@@ -29,7 +29,7 @@ PINNED: Mapping[str, Mapping[str, str]] = {
         "PredictLogsBEA51BD8": "AWS::Logs::LogGroup",
         "ServiceLogs205D48C6": "AWS::Logs::LogGroup",
     },
-    "content-moderator": _TWO,
+    "content-moderator": {**_TWO, "ContainerLogsEndpoint4EE69FA5": "AWS::Logs::LogGroup"},
     "features": {
         "CacheReplicatedFA273F97": "AWS::ElastiCache::ReplicationGroup",
         "CacheServerlessB4693E6C": "AWS::ElastiCache::ServerlessCache",
@@ -54,7 +54,7 @@ PINNED: Mapping[str, Mapping[str, str]] = {
         "NetworkVpcSageMakerRuntime180209FC": "AWS::EC2::VPCEndpoint",
         "NetworkFlowLogGroup4F8CEEEF": "AWS::Logs::LogGroup",
     },
-    "recommendation-ranker": _TWO,
+    "recommendation-ranker": {**_TWO, "ContainerLogsEndpoint4EE69FA5": "AWS::Logs::LogGroup"},
     "registry": {
         "ImagesRepository2D0F5B9C": "AWS::ECR::Repository",
         "DataKeyAliasBD63605D": "AWS::KMS::Alias",
@@ -70,11 +70,15 @@ PINNED: Mapping[str, Mapping[str, str]] = {
     },
     "support-rag": {
         **_TWO,
+        "ContainerLogsAE17979D8": "AWS::Logs::LogGroup",
+        "ContainerLogsBCE8A82CE": "AWS::Logs::LogGroup",
         "ComponentAComponent530D035A": "AWS::SageMaker::InferenceComponent",
         "ComponentBComponent8A33DFD0": "AWS::SageMaker::InferenceComponent",
     },
     "thumbnail-scorer": {
         **_TWO,
+        "ContainerLogsEndpoint4EE69FA5": "AWS::Logs::LogGroup",
+        "BatchContainerLogsEndpoint61E74731": "AWS::Logs::LogGroup",
         "BatchScalingTarget91571B8F": "AWS::ApplicationAutoScaling::ScalableTarget",
         "BatchEndpoint2EF48BCD": "AWS::SageMaker::Endpoint",
     },

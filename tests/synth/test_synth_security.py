@@ -14,6 +14,7 @@ NO_FINER_RESOURCE = {
     "application-autoscaling:DescribeScalableTargets",
     "application-autoscaling:RegisterScalableTarget",
     "cloudwatch:PutMetricData",
+    "ec2:AssignPrivateIpAddresses",
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
     "ec2:DescribeDhcpOptions",
@@ -21,6 +22,7 @@ NO_FINER_RESOURCE = {
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
     "ec2:DescribeVpcs",
+    "ec2:UnassignPrivateIpAddresses",
     "ecr:GetAuthorizationToken",
     "xray:PutTelemetryRecords",
     "xray:PutTraceSegments",
@@ -224,9 +226,16 @@ def test_no_secret_stands_in_a_template(stage: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup", "AWS::KMS::Key"])
 def test_a_stage_that_is_kept_keeps_its_data_when_a_stack_goes(kind: str, stage: Any) -> None:
-    policy = "Retain" if stage.stage.removal == "retain" else "Delete"
+    kept = ("Retain" if kind == "AWS::DynamoDB::Table" else "RetainExceptOnCreate", "Retain")
+    policies = kept if stage.stage.removal == "retain" else ("Delete", "Delete")
     for found in stage.all(kind):
-        assert (found.entry["DeletionPolicy"], found.entry["UpdateReplacePolicy"]) == (policy, policy), found.id
+        assert (found.entry["DeletionPolicy"], found.entry["UpdateReplacePolicy"]) == policies, found.id
+
+
+def test_a_failed_first_deploy_leaves_no_name_behind_but_of_what_refuses_to_be_deleted(prod: Any) -> None:
+    """CloudFormation keeps what says Retain when it rolls a creation back; the next try finds the name in use."""
+    left = {found.entry["Type"] for found in prod.everything() if found.entry.get("DeletionPolicy") == "Retain"}
+    assert left == {"AWS::DynamoDB::Table"}
 
 
 def test_stacks_of_a_kept_stage_are_protected_from_deletion(stage: Any) -> None:
@@ -294,6 +303,14 @@ def test_a_customer_key_covers_buckets_table_cache_and_logs(prod: Any) -> None:
     (logs,) = [s for s in key.props["KeyPolicy"]["Statement"] if "Service" in s["Principal"]]
     assert logs["Principal"]["Service"] == "logs.us-east-1.amazonaws.com"
     assert logs["Condition"]["ArnLike"]["kms:EncryptionContext:aws:logs:arn"].endswith(":log-group:*")
+    # Logs guide, *encrypt-log-data-kms*
+    assert set(logs["Action"]) == {
+        "kms:Encrypt",
+        "kms:Decrypt",
+        "kms:ReEncrypt*",
+        "kms:GenerateDataKey*",
+        "kms:Describe*",
+    }
 
 
 def test_a_kept_table_cannot_be_deleted(stage: Any) -> None:
