@@ -22,21 +22,25 @@ import pytest
 import urllib3
 
 from model_packaging.container import WrittenContext, write_context
-from tests.unit.packaging.foreign import (
-    BASE,
-    HANDLER,
-    MANIFEST,
-    SERVICE,
-    changed,
-    torchserve_files,
-    write_folder,
-    zipped,
-)
+from tests.unit.packaging.foreign import BASE, SERVICE, write_folder
 
 pytestmark = pytest.mark.train
 
 TORCHSERVE = Path(sys.prefix) / "torchserve"
 BENTOML = Path(sys.prefix) / "bentoml"
+HANDLER = """\
+import torch
+
+
+class Adder:
+    def initialize(self, context):
+        weights = torch.load(context.system_properties["model_dir"] + "/model.pt")
+        self.bias = float(weights["bias"])
+
+    def handle(self, data, context):
+        return [[value + self.bias for value in row["body"]["values"]] for row in data]
+"""
+
 HTTP = urllib3.PoolManager(retries=False)
 READY_S = 120.0
 STOP_S = 30
@@ -137,11 +141,16 @@ def java_fixture() -> None:
 
 
 @pytest.mark.usefixtures("java")
-def test_an_archive_of_torch_model_archiver_answers_ping_and_invocations_and_ends_at_sigterm(tmp_path: Path) -> None:
-    files = write_folder({"handler.py": HANDLER.encode(), "model.json": b'{"bias": 1.5}'}, tmp_path / "files")
+def test_weights_that_torch_model_archiver_packed_answer_ping_and_invocations_and_end_at_sigterm(
+    tmp_path: Path,
+) -> None:
+    import torch  # noqa: PLC0415 - as heavy as the rest of this file
+
+    files = write_folder({"handler.py": HANDLER.encode()}, tmp_path / "files")
+    torch.save({"bias": torch.tensor(1.5)}, files / "model.pt")
     words = ["--model-name", "adder", "--version", "1.0", "--handler", "handler.py", "--export-path", str(tmp_path)]
     subprocess.run(
-        [sys.executable, "-m", "model_archiver.model_packaging", *words, "--serialized-file", "model.json"],
+        [sys.executable, "-m", "model_archiver.model_packaging", *words, "--serialized-file", "model.pt"],
         cwd=files,
         env={"PYTHONPATH": str(TORCHSERVE), "PATH": os.environ["PATH"]},
         check=True,
@@ -152,24 +161,6 @@ def test_an_archive_of_torch_model_archiver_answers_ping_and_invocations_and_end
         assert invoke(url, {"values": [1, 2.5]}) == [2.5, 4.0]
         # models come from the image alone
         assert HTTP.request("POST", f"{url}/models?url=other.mar").status == 404
-
-
-@pytest.mark.usefixtures("java")
-def test_weights_of_torch_are_served_from_an_archive(tmp_path: Path) -> None:
-    import torch  # noqa: PLC0415 - as heavy as the rest of this file
-
-    torch.save({"bias": torch.tensor(1.5)}, tmp_path / "model.pt")
-    handler = HANDLER.replace("import json", "import torch").replace(
-        """with open(context.system_properties["model_dir"] + "/model.json") as file:
-            self.bias = json.load(file)["bias"]""",
-        """self.bias = float(torch.load(context.system_properties["model_dir"] + "/model.pt")["bias"])""",
-    )
-    files = torchserve_files(changed(MANIFEST, "model.serializedFile", "model.pt"))
-    files |= {"model.pt": (tmp_path / "model.pt").read_bytes(), "handler.py": handler.encode()}
-    (tmp_path / "adder.mar").write_bytes(zipped(files))
-    made = write_context(tmp_path / "adder.mar", base=BASE, out_dir=tmp_path / "out")
-    with served_by_torchserve(made, tmp_path) as url:
-        assert invoke(url, {"values": [1]}) == [2.5]
 
 
 def served_by_torchserve(made: WrittenContext, tmp_path: Path) -> AbstractContextManager[str]:
