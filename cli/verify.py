@@ -12,11 +12,12 @@ from model_packaging.verify import Verification, verify
 from serving.errors import ArchiveError
 
 _SUFFIX = ".tar.gz"
+_PREFIX = ".model"
 
 
 def command(
     *,
-    archives: Annotated[list[Path], typer.Argument(help="Archives, or folders of archives (*.tar.gz).")],
+    archives: Annotated[list[Path], typer.Argument(help="Archives and .model folders, or folders of them.")],
     as_json: JsonFlag = False,
 ) -> None:
     """Open archives as their containers would, check them, and run their samples; say all that is wrong at once."""
@@ -34,11 +35,17 @@ def command(
 def _chosen(given: list[Path]) -> list[Path]:
     chosen: list[Path] = []
     for path in given:
-        inside = sorted(path.glob(f"*{_SUFFIX}")) if path.is_dir() else [path]
+        inside = [path] if not path.is_dir() or path.name.endswith(_PREFIX) else _packages_in(path)
         if not inside:
-            raise ArchiveError(f"{path}: got no *{_SUFFIX} in that folder; allowed archives; check the path")
+            raise ArchiveError(
+                f"{path}: got no *{_SUFFIX} and no *{_PREFIX} in that folder; allowed packages; check the path"
+            )
         chosen += inside
     return chosen
+
+
+def _packages_in(folder: Path) -> list[Path]:
+    return sorted([*folder.glob(f"*{_SUFFIX}"), *(path for path in folder.glob(f"*{_PREFIX}") if path.is_dir())])
 
 
 def _finding_lines(found: Verification) -> list[str]:

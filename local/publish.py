@@ -10,7 +10,7 @@ from pathlib import Path
 import boto3
 from botocore.config import Config
 
-from model_packaging.build import archive_path, package
+from model_packaging.build import package, package_path
 from model_packaging.manifest_file import manifest_path, read_manifest
 from serving.aws.registry import S3ModelRegistry
 from serving.errors import LocalStackError
@@ -57,7 +57,7 @@ def package_all(project: Project, stage: StageSpec, *, out: Path, stopped: threa
                 f"{name} {version}: got an archive {manifest.archive_sha256[:12]}; allowed {locked[:12]}, "
                 f"the digest in models/{name}/model.lock.json; run streamhub package {name} --lock"
             )
-        archives.append(archive_path(out, name, version))
+        archives.append(package_path(out, spec, version))
     return archives
 
 

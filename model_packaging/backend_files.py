@@ -6,14 +6,15 @@ python_backend, README. Nothing is imported or unpickled.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import orjson
+
 from model_packaging.onnx_graph import graph_problems
-from model_packaging.pickle_scan import pickle_problems
-from model_packaging.python_source import defined_methods, syntax_problems
+from model_packaging.pickle_scan import UNREADABLE_ZIP, pickle_problems
+from model_packaging.python_source import BYTECODE_SUFFIXES, defined_methods, syntax_problems
 from model_packaging.triton_config import ENVIRONMENT, TritonModel
 from serving.spec.runtime import StepBackend
 
@@ -77,7 +78,10 @@ def _python_problems(folder: Path) -> Iterator[str]:
             f"allowed packages in {ENVIRONMENT}; make it with conda-pack and leave the list out"
         )
     for name in python_files(folder):
-        yield from pickle_problems(folder / name, name)
+        if name.endswith(BYTECODE_SUFFIXES):
+            yield f"{name}: got compiled or packed Python; allowed source, packages in {ENVIRONMENT}; leave it out"
+        else:
+            yield from pickle_problems(folder / name, name)
 
 
 def _torch_problems(path: Path, model: TritonModel) -> Iterator[str]:
@@ -89,7 +93,7 @@ def _torch_problems(path: Path, model: TritonModel) -> Iterator[str]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             devices = _aoti_devices(archive, names) if path.suffix == ".pt2" else []
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+    except UNREADABLE_ZIP as error:
         yield f"{path.name}: got no archive of torch ({error}); allowed what torch.jit.save or AOTInductor writes"
         return
     if path.suffix == ".pt2":
@@ -119,7 +123,7 @@ def _aoti_devices(archive: zipfile.ZipFile, names: Sequence[str]) -> list[str]:
     for name in names:
         small = name.endswith("metadata.json") and archive.getinfo(name).file_size <= _MAX_METADATA_BYTES
         if "/aotinductor/" in name and small:
-            document = json.loads(archive.read(name))
+            document = orjson.loads(archive.read(name))
             if isinstance(document, dict) and isinstance(device := document.get("AOTI_DEVICE_KEY"), str):
                 found.append(device)
     return found

@@ -26,7 +26,7 @@ from serving.spec import codec
 from serving.spec.evidence import Conversion, Origin, Parity
 from serving.spec.manifest import LockedVersion, PackageManifest
 from serving.spec.model import ModelSpec, VersionSpec
-from serving.spec.runtime import PyTorchRuntime, TritonRuntime, VllmRuntime
+from serving.spec.runtime import PyTorchRuntime, Runtime, TritonRuntime, VllmRuntime
 from serving.spec.tensors import DType
 from serving.spec.versions import is_semantic, sorted_versions
 from serving.telemetry.baseline import Baseline
@@ -73,12 +73,12 @@ def archive_path(out_dir: Path, name: str, version: str) -> Path:
 def package_path(out_dir: Path, spec: ModelSpec, version: str) -> Path:
     """Where the package of a version lies: an archive, or the folder of a prefix."""
     archive = archive_path(out_dir, spec.name, version)
-    return archive if layout_of(spec) == "archive" else archive.with_name(archive.name.removesuffix(".tar.gz"))
+    return archive if layout_of(spec.runtime) == "archive" else archive.with_name(archive.name.removesuffix(".tar.gz"))
 
 
-def layout_of(spec: ModelSpec) -> Literal["archive", "prefix"]:
-    """How a model's packages are laid out."""
-    return spec.runtime.layout if isinstance(spec.runtime, VllmRuntime) else "archive"
+def layout_of(runtime: Runtime) -> Literal["archive", "prefix"]:
+    """How packages of a runtime are laid out."""
+    return runtime.layout if isinstance(runtime, VllmRuntime) else "archive"
 
 
 def package(
@@ -112,7 +112,7 @@ def package(
     record = _read(sources.metrics, TrainingRecord) if sources.metrics else TrainingRecord()
     baseline = _read(sources.baseline, Baseline).to_dict() if sources.baseline else {}
     out = package_path(out_dir, spec, version)
-    write = write_archive if layout_of(spec) == "archive" else write_prefix
+    write = write_archive if layout_of(spec.runtime) == "archive" else write_prefix
     with tempfile.TemporaryDirectory(prefix="streamhub-convert-") as scratch:
         packed, conversion = converted(
             spec, sources.trained, weights=sources.weights, model_dir=model_dir, scratch=Path(scratch)
@@ -235,9 +235,9 @@ def _manifest(
         baseline=baseline,
         toolchain={
             **{tool: installed(tool) for tool in TOOLS[spec.runtime.kind]},
-            **(compressor() if layout_of(spec) == "archive" else {}),
+            **(compressor() if layout_of(spec.runtime) == "archive" else {}),
         },
-        layout=layout_of(spec),
+        layout=layout_of(spec.runtime),
         parity=record.parity,
         conversion=conversion,
         origin=record.origin,

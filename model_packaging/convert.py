@@ -76,7 +76,14 @@ def _largest(spec: ModelSpec) -> int:
 
 
 def _optimised(model: onnx.ModelProto, spec: ModelSpec) -> onnx.ModelProto:
-    better = optimise(model)
+    try:
+        better = optimise(model)
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime has a class for each of its failures, none of them common
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise PackagingError(
+            f"optimise: got an error of ONNX Runtime ({first}); allowed a graph that it loads; leave optimise out to "
+            f"see all that is wrong with it"
+        ) from None
     check_parity(
         answers_of(better),
         answers_of(model),

@@ -59,7 +59,7 @@ _TORCHSCRIPT_CLASS = re.compile(r"__torch__(\.\w+)+", re.ASCII)
 _PROTOCOLS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP_SUFFIXES = (*TORCH_SUFFIXES, ".npz", ".zip", ".ckpt", ".bin")
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
-_UNREADABLE_ZIP = (
+UNREADABLE_ZIP = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -70,6 +70,8 @@ _UNREADABLE_ZIP = (
     OSError,
     EOFError,
 )
+"""What Python's reader raises on a zip archive that is damaged or of an unknown kind."""
+
 _NPY = b"\x93NUMPY"
 _NPY_HEADER_BYTES = 1 << 16
 _MAX_DEPTH = 3  # a .pt2 holds torch.save's archives; nothing holds more
@@ -160,7 +162,7 @@ def _zip_problems(file: IO[bytes], name: str, *, torch: bool, depth: int) -> Ite
             for member in members:
                 with archive.open(member) as inside:
                     yield from _member_problems(inside, f"{name}!{member.filename}", torch=torch, depth=depth)
-    except _UNREADABLE_ZIP as error:
+    except UNREADABLE_ZIP as error:
         yield f"{name}: got a zip archive that cannot be read ({error}); allowed a whole one; save it again"
 
 

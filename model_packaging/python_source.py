@@ -6,6 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+BYTECODE_SUFFIXES = (".pyc", ".pyo", ".egg", ".whl")
+"""Python that nobody can read; it is imported as source is."""
+
+_UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -13,9 +17,9 @@ def syntax_problems(path: Path, name: str) -> Iterator[str]:
     """Say where a file is no Python."""
     try:
         ast.parse(path.read_bytes(), filename=name)
-    except (SyntaxError, ValueError) as error:
+    except _UNPARSABLE as error:
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
-        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        text = error.msg if isinstance(error, SyntaxError) else str(error) or "expressions nested without end"
         yield f"{name}: got {text}{line}; allowed Python source; correct it"
 
 
@@ -44,7 +48,7 @@ def positional_range(function: _Function) -> tuple[int, int]:
 def _tree(path: Path) -> ast.Module | None:
     try:
         return ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+    except _UNPARSABLE:
         return None
 
 

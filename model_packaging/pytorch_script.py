@@ -11,7 +11,7 @@ from pathlib import Path
 
 from model_packaging.archive import Member
 from model_packaging.pickle_scan import pickle_problems
-from model_packaging.python_source import defined_functions, positional_range, syntax_problems
+from model_packaging.python_source import BYTECODE_SUFFIXES, defined_functions, positional_range, syntax_problems
 from model_packaging.requirements import requirement_problems
 from serving.errors import PackagingError
 from serving.protocol.archive import SAMPLE
@@ -62,8 +62,12 @@ def folder_problems(folder: Path) -> Iterator[str]:
         path = folder / name
         if path.is_symlink() or not path.is_file():
             yield f"{name}: got a link or special file; allowed plain files; copy the folder with `cp -rL`"
+        elif name.endswith(BYTECODE_SUFFIXES):
+            yield f"{name}: got compiled or packed Python; allowed source below code/; leave it out"
         elif name.endswith(".py"):
             yield from syntax_problems(path, name)
+            if not name.startswith("code/"):
+                yield f"{name}: got source that the container does not import; allowed it below code/; move it there"
         else:
             yield from pickle_problems(path, name)
     yield from _script_problems(folder, names)

@@ -16,6 +16,9 @@ from model_packaging.triton_config import from_text
 from serving.errors import PackagingError
 
 _SAME = ("name", "backend", "platform", "max_batch_size")
+_LOOKED_INTO = frozenset({*_SAME, "input", "output", "batch_input", "ensemble_scheduling"})
+_TUNED = frozenset({"instance_group", "dynamic_batching", "model_warmup"})
+_TUNED_PARAMETERS = frozenset({"intra_op_thread_count", "inter_op_thread_count"})
 _FIX = "package it again"
 
 
@@ -36,9 +39,9 @@ def config_problems(folder: Path, wanted: Any) -> Iterator[str]:  # noqa: ANN401
         yield from _tensor_problems(key, getattr(found, key), getattr(wanted, key))
     if found.ensemble_scheduling != wanted.ensemble_scheduling:
         yield f"config.pbtxt: ensemble_scheduling: got other steps or maps than in streamhub.json; {_FIX}"
+    yield from _other_problems(found, wanted)
     yield from _device_problems(found, wanted)
     yield from _batching_problems(found)
-    yield from _version_problems(folder, found)
     yield from _warmup_problems(folder, found)
 
 
@@ -104,12 +107,27 @@ def _batching_problems(found: Any) -> Iterator[str]:  # noqa: ANN401 - as above
             yield f"config.pbtxt: preferred_batch_size: got {size}; allowed {allowed}; {_FIX}"
 
 
-def _version_problems(folder: Path, found: Any) -> Iterator[str]:  # noqa: ANN401 - as above
-    there = {path.name for path in folder.iterdir() if path.is_dir() and path.name.isdecimal()}
-    for version in found.version_policy.specific.versions:
-        if str(version) not in there:
-            got = f"{version}, of which there is no folder"
-            yield f"config.pbtxt: version_policy: got {got}; allowed {', '.join(sorted(there)) or 'none'}; {_FIX}"
+def _other_problems(found: Any, wanted: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+    """Whatever else there is may load another file, a library or an agent, or convert the model once more."""
+    for descriptor in found.DESCRIPTOR.fields:
+        name = descriptor.name
+        if name in _LOOKED_INTO | _TUNED:
+            continue
+        got, allowed = (_untuned(message, name) for message in (found, wanted))
+        if got != allowed:
+            yield f"config.pbtxt: {name}: got {got}; allowed {allowed}; {_FIX}"
+
+
+def _untuned(config: Any, field: str) -> str:  # noqa: ANN401 - as above
+    """Give one field as text, without what may be tuned in it."""
+    alone = schema.ModelConfig()
+    alone.CopyFrom(config)
+    for descriptor, _ in config.ListFields():
+        if descriptor.name != field:
+            alone.ClearField(descriptor.name)
+    for key in _TUNED_PARAMETERS & set(alone.parameters):
+        del alone.parameters[key]
+    return MessageToString(alone, as_one_line=True).strip() or "nothing"
 
 
 def _warmup_problems(folder: Path, found: Any) -> Iterator[str]:  # noqa: ANN401 - as above

@@ -1,4 +1,4 @@
-"""An archive, opened and tried as its container would: every finding at once."""
+"""A package, opened and tried as its container would: every finding at once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model_packaging import pytorch_script, triton, vllm
+from model_packaging.archive import Member, checked
+from model_packaging.build import layout_of
 from model_packaging.manifest_file import manifest_path, read_manifest
 from model_packaging.pickle_scan import pickle_problems
 from model_packaging.trial import answer_problems, sample_problems
 from serving.errors import ArchiveError, PackagingError
-from serving.protocol.archive import SAMPLE, ModelFolder, open_folder
+from serving.protocol.archive import SAMPLE, ModelFolder, open_folder, rearranged
 from serving.protocol.extraction import extract
 from serving.protocol.served import ServedModel
-from serving.spec.manifest import FileEntry, PackageManifest
-from serving.spec.runtime import TritonRuntime
+from serving.spec.manifest import FileEntry, PackageManifest, tree_sha256
+from serving.spec.runtime import TritonRuntime, VllmRuntime
 from serving.spec.tensors import DType
 
 
@@ -39,8 +41,8 @@ class Verification:
         return not self.findings
 
 
-def verify(archive: Path) -> Verification:
-    """Open an archive and try it; a manifest beside it is held against it.
+def verify(package: Path) -> Verification:
+    """Open an archive, or the folder of a prefix, and try it; a manifest beside it is held against it.
 
     Members that may not be unpacked are named and left out; what else there is goes into a temporary folder that is
     gone when this returns, and is looked at all the same. No pickle is loaded.
@@ -49,8 +51,15 @@ def verify(archive: Path) -> Verification:
         ArchiveError: there is no such file.
 
     """
-    if not archive.is_file():
-        raise ArchiveError(f"{archive}: got no such file; allowed a model.tar.gz; check the path")
+    if package.is_dir():
+        return _verify_prefix(package)
+    if not package.is_file():
+        got = "no plain file" if package.exists() else "no such file"
+        raise ArchiveError(f"{package}: got {got}; allowed a model.tar.gz or a .model folder; check the path")
+    return _verify_archive(package)
+
+
+def _verify_archive(archive: Path) -> Verification:
     sha256 = digest_of(archive)
     beside = manifest_path(archive)
     manifest, findings = _manifest(beside)
@@ -63,7 +72,7 @@ def verify(archive: Path) -> Verification:
         for entry in files:
             findings += pickle_problems(root / entry.path, entry.path)
         if extraction.whole:
-            served, problems = _tried(root, archive.name)
+            served, problems = _tried(root, archive.name, rearrange=True)
             findings += problems
         if manifest is not None:
             findings += _against(manifest, sha256, served, files)
@@ -78,12 +87,49 @@ def verify(archive: Path) -> Verification:
     )
 
 
-def _tried(root: Path, archive: str) -> tuple[ServedModel | None, list[str]]:
+def _verify_prefix(folder: Path) -> Verification:
+    """Look at the files where they are: the container gets them as they are."""
+    beside = manifest_path(folder)
+    manifest, findings = _manifest(beside)
+    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     try:
-        folder = open_folder(root, named=archive)
+        checked(Member(path.relative_to(folder).as_posix(), path) for path in paths)
+    except PackagingError as error:
+        findings += str(error).splitlines()
+    files = _entries(folder)
+    for entry in files:
+        findings += pickle_problems(folder / entry.path, entry.path)
+    served, problems = _tried(folder, folder.name, rearrange=False)
+    if served is not None and layout_of(served.runtime) != "prefix":
+        problems.append("streamhub.json: got a model that is packaged as an archive; allowed layout = 'prefix'")
+    findings += problems
+    sha256 = tree_sha256(files)
+    if manifest is not None:
+        findings += _against(manifest, sha256, served, files)
+    return Verification(
+        archive=folder,
+        sha256=sha256,
+        size_bytes=sum(entry.size_bytes for entry in files),
+        served=served,
+        files=files,
+        manifest=beside if manifest is not None else None,
+        findings=tuple(findings),
+    )
+
+
+def _tried(root: Path, named: str, *, rearrange: bool) -> tuple[ServedModel | None, list[str]]:
+    """Open a folder and check its model; one that its container would refuse is looked into as far as it goes."""
+    findings: list[str] = []
+    try:
+        folder = open_folder(root, named=named)
     except ArchiveError as error:
-        return None, [str(error)]
-    return folder.served, list(CHECKS[folder.served.runtime.kind](folder))
+        findings.append(str(error))
+        found = rearranged(root) if rearrange else None
+        if found is None:
+            return None, findings
+        folder = found
+    findings += CHECKS[folder.served.runtime.kind](folder)
+    return folder.served, findings
 
 
 def digest_of(path: Path) -> str:
@@ -102,7 +148,10 @@ def _manifest(path: Path) -> tuple[PackageManifest | None, list[str]]:
 
 
 def _entries(root: Path) -> tuple[FileEntry, ...]:
-    paths = sorted((path for path in root.rglob("*") if path.is_file()), key=lambda path: path.relative_to(root))
+    paths = sorted(
+        (path for path in root.rglob("*") if path.is_file() and not path.is_symlink()),
+        key=lambda path: path.relative_to(root),
+    )
     return tuple(
         FileEntry(path=path.relative_to(root).as_posix(), size_bytes=path.stat().st_size, sha256=digest_of(path))
         for path in paths
@@ -155,7 +204,8 @@ def _triton(folder: ModelFolder) -> Iterator[str]:
 
 
 def _vllm(folder: ModelFolder) -> Iterator[str]:
-    yield from vllm.folder_problems(folder.root)
+    if isinstance(folder.served.runtime, VllmRuntime):
+        yield from vllm.packaged_problems(folder.root, folder.served.runtime)
 
 
 def _pytorch(folder: ModelFolder) -> Iterator[str]:

@@ -6,9 +6,11 @@ the weights. Both load the folder that an archive is unpacked to, or that SageMa
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -26,8 +28,22 @@ SUFFIXES = (".json", ".jinja", ".md", ".model", ".safetensors", ".tiktoken", ".t
 
 _PLAIN_NAMES = ("LICENSE", "NOTICE")
 _OWN = frozenset({FILE_NAME, SAMPLE, PROPERTIES})
+_INSTALLED = "requirements.txt"
 _HEADER = struct.Struct("<Q")
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library itself
+_MAX_JSON_BYTES = 256 << 20
+"""Of a file that is read whole; tokenizers of a million tokens have a tenth of it."""
+
+_BITS = {
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+"""Bits of an element (safetensors 0.6, `Dtype::bitsize`)."""
+
 _PICKLE_PROTOCOLS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
 
@@ -53,11 +69,27 @@ def layout(served: ServedModel, *, runtime: VllmRuntime, folder: Path, sample: b
     members = [Member(name, folder / name) for name in names]
     members.append(Member(FILE_NAME, served.to_json()))
     if runtime.container == "lmi":
-        lines = (f"{key}={value}\n" for key, value in lmi_properties(runtime).items())
-        members.append(Member(PROPERTIES, "".join(lines).encode()))
+        members.append(Member(PROPERTIES, _properties(runtime)))
     if sample is not None:
         members.append(Member(SAMPLE, sample))
     return members
+
+
+def packaged_problems(folder: Path, runtime: VllmRuntime) -> Iterator[str]:
+    """Give every reason why an unpacked package is not what its container should load."""
+    yield from folder_problems(folder)
+    path = folder / PROPERTIES
+    allowed = _properties(runtime) if runtime.container == "lmi" else None
+    with_it = path.is_file()
+    if with_it != (allowed is not None) or (with_it and path.read_bytes() != allowed):
+        yield (
+            f"{PROPERTIES}: got {'other options' if with_it else 'no such file'}; allowed those of streamhub.json for "
+            f"container {runtime.container!r}; package it again"
+        )
+
+
+def _properties(runtime: VllmRuntime) -> bytes:
+    return "".join(f"{key}={value}\n" for key, value in lmi_properties(runtime).items()).encode()
 
 
 def folder_problems(folder: Path) -> Iterator[str]:
@@ -83,6 +115,9 @@ def _file_problems(path: Path, name: str) -> Iterator[str]:
     if path.is_symlink() or not path.is_file():
         yield f"{name}: got a link or special file; allowed plain files; copy the folder with `cp -rL`"
         return
+    if path.name == _INSTALLED:
+        yield f"{name}: got a list that LMI would install at start; allowed no packages; use an image that has them"
+        return
     if not name.endswith(SUFFIXES) and path.name not in _PLAIN_NAMES and name != PROPERTIES:
         yield (
             f"{name}: got a file that may hold code or pickled objects; allowed {', '.join(SUFFIXES)}; "
@@ -96,7 +131,7 @@ def _file_problems(path: Path, name: str) -> Iterator[str]:
         elif name.endswith(".safetensors"):
             yield from _safetensors_problems(file.read(_header_bytes(head)), head, path.stat().st_size, name)
         elif name.endswith(".json"):
-            yield from _json_problems(head + file.read(), name)
+            yield from _json_problems(head + file.read(_MAX_JSON_BYTES), name)
 
 
 def _json_problems(data: bytes, name: str) -> Iterator[str]:
@@ -114,7 +149,7 @@ def _safetensors_problems(header: bytes, head: bytes, size: int, name: str) -> I
     """Check the format's own promise: a JSON header whose tensors fill the rest of the file without holes."""
     try:
         table = orjson.loads(header)
-        spans = sorted(tuple(entry["data_offsets"]) for key, entry in table.items() if key != "__metadata__")
+        spans = sorted(_span(entry) for key, entry in table.items() if key != "__metadata__")
         start = _HEADER.size + _header_bytes(head)
         end = 0
         for first, last in spans:
@@ -125,3 +160,15 @@ def _safetensors_problems(header: bytes, head: bytes, size: int, name: str) -> I
             raise ValueError(f"{size} bytes where the header says {start + end}")  # noqa: TRY301
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         yield f"{name}: got no whole safetensors file ({error}); allowed one as the library writes it; save it again"
+
+
+def _span(entry: dict[str, Any]) -> tuple[int, int]:
+    """Give where a tensor's bytes begin and end, which its type and shape must account for."""
+    first, last = entry["data_offsets"]
+    shape = entry["shape"]
+    if not all(type(number) is int and number >= 0 for number in (first, last, *shape)):
+        raise ValueError(f"offsets {first} to {last} and shape {shape}")
+    bits = _BITS[entry["dtype"]] * math.prod(shape)
+    if bits != (last - first) * 8:
+        raise ValueError(f"{last - first} bytes of {entry['dtype']} {shape}")
+    return first, last

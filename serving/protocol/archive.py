@@ -9,6 +9,7 @@ Three layouts, as their containers want them:
 
 from __future__ import annotations
 
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ _FILES = {
 """What each backend loads from its version folder: the first that is there (triton core, constants.h)."""
 
 SAMPLE = "samples/request.json"
+_FOLDER = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,36 @@ def open_folder(root: Path, *, named: str = "") -> ModelFolder:
             f"{FILE_NAME} (Triton), or {FILE_NAME} beside the model's files (vLLM); package it with `streamhub package`"
         )
     return _triton_folder(root, named_by[0], where, beside={path.name for path in folders} - {named_by[0].name})
+
+
+def rearranged(root: Path) -> ModelFolder | None:
+    """Put the files of a refused archive where its `streamhub.json` says, so that the rest can be looked at.
+
+    Only for a folder that is thrown away. None where no document, or more than one, says what the files are, or where
+    its names are no folders.
+    """
+    documents = [*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}")]
+    try:
+        served = ServedModel.from_json(documents[0].read_bytes()) if len(documents) == 1 else None
+    except ArchiveError:
+        return None
+    if served is None:
+        return None
+    found, runtime = documents[0].parent, served.runtime
+    if not isinstance(runtime, TritonRuntime):
+        return ModelFolder(root=found, served=served, model=found, sample=_sample(found))
+    home = root / served.name
+    if not all(_FOLDER.fullmatch(name) for name in (served.name, *(step.name for step in runtime.steps))):
+        return None
+    if found != home:
+        if home.exists():
+            return None
+        moved = [*root.iterdir()] if found == root else [*found.iterdir()]
+        home.mkdir()
+        for path in moved:
+            path.rename(home / path.name)
+    model = home if runtime.backend == "ensemble" else _loaded(home, runtime.backend)
+    return ModelFolder(root=root, served=served, model=model, sample=_sample(home))
 
 
 def _triton_folder(root: Path, folder: Path, where: str, *, beside: set[str]) -> ModelFolder:

@@ -54,6 +54,10 @@ def _is_one_graph(model: ModelSpec) -> bool:
 def _quantisation(key: str, asked: QuantisationSpec, model: ModelSpec) -> Iterator[Finding]:
     if asked.kind != "fp16" and isinstance(model.runtime, TritonRuntime) and model.runtime.device == "gpu":
         yield f"{key}.kind", repr(asked.kind), "'fp16' on a GPU", 'choose fp16 or device = "cpu"', _ORT_QUANTISATION
+    if asked.kind == "int8-dynamic" and isinstance(model.runtime, TritonRuntime) and model.runtime.max_batch_size > 1:
+        # it scales a whole batch together: what one row is answered would depend on whoever shares its batch
+        fix = "calibrate and choose int8-static, or set max_batch_size = 1"
+        yield f"{key}.kind", "'int8-dynamic' with batches", "'int8-static' or 'fp16'", fix, _ORT_QUANTISATION
     if (asked.kind == "int8-static") != bool(asked.calibration):
         allowed = "a file for int8-static, and for it alone"
         yield f"{key}.calibration", repr(asked.calibration), allowed, "add it or leave it out", _ORT_QUANTISATION

@@ -229,7 +229,7 @@ def test_a_configuration_changed_by_hand_is_found_where_it_matters(packaged: Pac
         ('name: "count"', 'name: "counts"', "input 'count'"),
         ("KIND_CPU", "KIND_GPU", "instance_group: got KIND_GPU"),
         ("max_batch_size: 4", "max_batch_size: 0", "dynamic_batching: got it with max_batch_size 0"),
-        ("versions: 1", "versions: 7", "version_policy: got 7"),
+        ("versions: 1", "versions: 7", "version_policy: got version_policy { specific { versions: 7 } }"),
         ('input_data_file: "x"', 'input_data_file: "z"', "warmup/z: got no such file"),
         ("max_batch_size", "max_batch", "no field named"),
     ):
