@@ -102,6 +102,10 @@ async def _serve(
             on_ready({"port": listener.getsockname()[1], **ready})
             await server.start_serving()
             await waiting
+        app.draining = True
+        # what the kernel holds is accepted and read first, one connection an iteration: closing would reset it
+        for _ in range(BACKLOG):
+            await asyncio.sleep(0)
         server.close()
         await _drain(app, settings.limits.drain_s)
     finally:
@@ -120,7 +124,6 @@ async def _sweep(app: ModelApp) -> None:
 
 
 async def _drain(app: ModelApp, drain_s: float) -> None:
-    app.draining = True
     until_s = monotonic() + drain_s
     while not app.idle and monotonic() < until_s:
         for connection in tuple(app.connections):

@@ -22,6 +22,16 @@ LONG = 400_000
 RUNTIME = TritonRuntime(device="cpu", max_batch_size=16, max_queue_size=64)
 
 
+ONE_ROW = json.dumps(
+    {
+        "inputs": [
+            {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 1, 1, 1]},
+            {"name": "pick", "shape": [1, 1], "datatype": "INT64", "data": [1]},
+        ]
+    }
+).encode()
+
+
 def steps(*turns: int) -> bytes:
     return json.dumps(
         {"inputs": [{"name": "steps", "shape": [len(turns), 1], "datatype": "INT64", "data": list(turns)}]}
@@ -41,13 +51,7 @@ def test_a_lone_request_does_not_wait_for_the_window_of_its_spec(start: Any) -> 
     windows = replace(RUNTIME, max_queue_delay_ms=60_000.0)
     with start("linear", runtime=windows) as server, server.client() as http:
         began_s = monotonic()
-        document = {
-            "inputs": [
-                {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 1, 1, 1]},
-                {"name": "pick", "shape": [1, 1], "datatype": "INT64", "data": [1]},
-            ]
-        }
-        assert http.post("/invocations", json=document).json()["outputs"][0]["data"] == [13.5]
+        assert http.post("/invocations", content=ONE_ROW).json()["outputs"][0]["data"] == [13.5]
         assert monotonic() - began_s < 30, "half of the minute that the window is"
 
 
@@ -112,3 +116,21 @@ def test_rows_beyond_what_may_wait_are_refused_with_the_limit(start: Any) -> Non
         answer = http.post("/invocations", content=steps(*[1] * 7))
         assert answer.status_code == 400
         assert "1 to 6 rows" in answer.json()["error"]
+
+
+def test_requests_that_the_kernel_holds_when_sigterm_comes_are_answered(start: Any, read: Read) -> None:
+    """The process is stopped meanwhile: connections wait to be accepted, requests to be read, and then SIGTERM too."""
+    with start("linear", runtime=RUNTIME) as server, ExitStack() as stack:
+        known = [connect(server, stack) for _ in range(8)]
+        for connection in known:
+            connection.sendall(request(ONE_ROW))
+            assert read(connection, answers=1)[0][0] == 200
+        server.process.send_signal(signal.SIGSTOP)
+        fresh = [connect(server, stack) for _ in range(40)]
+        for connection in (*known, *fresh):
+            connection.sendall(request(ONE_ROW))
+        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGCONT)
+        for connection in (*known, *fresh):
+            assert [answer[0] for answer in read(connection, answers=-1)] == [200]
+        assert server.process.wait(timeout=60) == 0
