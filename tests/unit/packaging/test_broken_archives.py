@@ -9,7 +9,9 @@ import pickle
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from onnx import TensorProto
 
 from model_packaging.archive import Member, write_archive
 from model_packaging.build import package
+from model_packaging.verify import verify
 from serving.protocol.served import ServedModel
 from serving.spec.model import ModelSpec
 
@@ -177,8 +180,7 @@ def corpus_fixture(
     """Give the folder of archives, and the words that the finding of each must have."""
     package(spec, "1.0.0", model_dir=model_dir, out_dir=tmp_path / "good", image="x")
     archive, manifest = (tmp_path / "good" / f"toy-1.0.0.{end}" for end in ("model.tar.gz", "manifest.json"))
-    with tarfile.open(archive) as source:
-        good = {info.name: source.extractfile(info).read() for info in source if info.isfile()}  # type: ignore[union-attr]
+    good = read_members(archive)
     (tmp_path / "outside").mkdir()
     folder = tmp_path / "corpus"
     folder.mkdir()
@@ -209,6 +211,11 @@ def vllm_archives(hf_spec: ModelSpec) -> Iterator[tuple[str, bytes, str]]:
     yield "vllm-bin", packed({**good, "pytorch_model.bin": weights}), "pytorch_model.bin: got a pickle: PROTO"
     yield "vllm-no-weights", packed(good), "got no *.safetensors"
     yield "vllm-half-weights", packed({**good, "model.safetensors": b"\x10" + bytes(9)}), "no whole safetensors file"
+
+
+def read_members(archive: Path) -> Files:
+    with tarfile.open(archive) as source:
+        return {info.name: source.extractfile(info).read() for info in source if info.isfile()}  # type: ignore[union-attr]
 
 
 def verify_by_command(folder: Path, scratch: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -243,7 +250,7 @@ def test_each_of_many_broken_archives_is_named_in_one_line_and_nothing_leaves_th
     after = {path for path in tmp_path.rglob("*") if path.relative_to(tmp_path).parts[0] != "scratch"}
     assert sorted(after) == before
     left = {path.name for path in (tmp_path / "scratch").rglob("*")}
-    assert left - {".ses"} == {"cwd", "tmp"}  # .ses: ONNX Runtime's own mark in the temporary folder
+    assert left == {"cwd", "tmp"}
 
 
 def test_two_faults_of_one_archive_are_both_named(
@@ -251,8 +258,7 @@ def test_two_faults_of_one_archive_are_both_named(
 ) -> None:
     package(spec, "1.0.0", model_dir=model_dir, out_dir=tmp_path, image="x")
     archive = tmp_path / "toy-1.0.0.model.tar.gz"
-    with tarfile.open(archive) as source:
-        good = {info.name: source.extractfile(info).read() for info in source if info.isfile()}  # type: ignore[union-attr]
+    good = read_members(archive)
     good["toy/1/model.onnx"] = make_network(elem=TensorProto.DOUBLE).SerializeToString()
     good["toy/x.pkl"] = b"cposix\nsystem\n."
     archive.write_bytes(packed(good, entry("../up", b"x"), entry("toy/l", kind=tarfile.SYMTYPE, link="/")))
@@ -261,6 +267,39 @@ def test_two_faults_of_one_archive_are_both_named(
     text = "\n".join(found["findings"])
     for words in ("sha256: got", "a parent path", "a symbolic link", "dtype", "GLOBAL posix.system at byte 0"):
         assert words in text
+
+
+@pytest.mark.parametrize("place", ["", "yot/", "toy/deep/"])
+def test_faults_behind_a_wrong_place_are_named_too(
+    spec: ModelSpec, model_dir: Path, make_network: Callable[..., onnx.ModelProto], tmp_path: Path, place: str
+) -> None:
+    package(spec, "1.0.0", model_dir=model_dir, out_dir=tmp_path, image="x")
+    good = read_members(tmp_path / "toy-1.0.0.model.tar.gz")
+    good["toy/1/model.onnx"] = make_network(elem=TensorProto.DOUBLE).SerializeToString()
+    good["toy/samples/request.json"] = b"{]"
+    moved = tmp_path / "moved.model.tar.gz"
+    moved.write_bytes(packed({key.replace("toy/", place, 1): data for key, data in good.items()}))
+    text = "\n".join(verify(moved).findings)
+    assert "moved.model.tar.gz: got" in text
+    named = place != "toy/deep/"  # nobody looks for the document that deep
+    assert ("dtype: model.toml says FP32" in text, "samples/request.json: " in text) == (named, named)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/evil", "..", ".", "", "a/b", "e\u0301"])
+def test_a_document_cannot_have_files_moved_out_of_the_temporary_folder(
+    spec: ModelSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scratch = tmp_path / "scratch" / "tmp"
+    scratch.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    document = ServedModel.of(replace(spec, name=name), version="1.0.0").to_json()
+    for place in ("streamhub.json", "toy/streamhub.json"):
+        archive = tmp_path / "a.model.tar.gz"
+        archive.write_bytes(packed({place: document, "toy/1/model.onnx": b"x"}))
+        assert verify(archive).findings
+    assert {*tmp_path.iterdir()} == {tmp_path / "scratch", archive}
+    assert list(scratch.iterdir()) == []
+    assert not Path("/evil").exists()
 
 
 def test_good_archives_beside_bad_ones_are_told_apart(spec: ModelSpec, model_dir: Path, tmp_path: Path) -> None:

@@ -247,6 +247,18 @@ def test_a_graph_that_answers_otherwise_when_optimised_is_refused(
         run(asked, model_dir)
 
 
+def test_a_graph_that_onnx_runtime_cannot_load_is_one_line_when_it_is_optimised(
+    spec: ModelSpec, model_dir: Path, make_network: Callable[..., onnx.ModelProto]
+) -> None:
+    broken = make_network()
+    broken.graph.node[0].op_type = "NoSuchOperator"
+    (model_dir / "weights" / "1.0.0.onnx").write_bytes(broken.SerializeToString())
+    asked = replace(spec, versions={"1.0.0": VersionSpec(weights="weights/1.0.0.onnx", optimise=True)})
+    with pytest.raises(PackagingError, match="optimise: got an error of ONNX Runtime") as caught:
+        package(asked, "1.0.0", model_dir=model_dir, out_dir=model_dir, image="x")
+    assert "\n" not in str(caught.value)
+
+
 def test_weights_that_nobody_asked_to_change_are_packaged_as_they_are(spec: ModelSpec, model_dir: Path) -> None:
     weights = model_dir / "weights/1.0.0.onnx"
     found = convert.converted(

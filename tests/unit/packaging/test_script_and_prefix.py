@@ -12,6 +12,7 @@ from model_packaging.build import package, package_path
 from model_packaging.manifest_file import manifest_path, read_manifest
 from model_packaging.verify import verify
 from serving.errors import PackagingError
+from serving.protocol.archive import unpack
 from serving.spec.container import environment_of
 from serving.spec.model import ModelSpec
 from serving.spec.runtime import PyTorchRuntime, TritonRuntime, VllmRuntime
@@ -69,6 +70,33 @@ def test_handlers_that_the_container_could_not_call_are_refused_without_running_
         "raise SystemExit('imported')\n" + source if "(:" not in source else source
     )
     with pytest.raises(PackagingError, match=words):
+        packaged(script_spec, script, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("helper.py", "allowed it below code/"),
+        ("lib/helper.py", "allowed it below code/"),
+        ("code/helper.pyc", "compiled or packed Python"),
+        ("code/lib/more.whl", "compiled or packed Python"),
+    ],
+)
+def test_python_is_source_and_below_code(
+    script: Path, script_spec: ModelSpec, tmp_path: Path, *, name: str, words: str
+) -> None:
+    (script / name).parent.mkdir(exist_ok=True)
+    (script / name).write_text("")
+    with pytest.raises(PackagingError, match=f"{name}: .*{words}"):
+        packaged(script_spec, script, tmp_path / "out")
+
+
+@pytest.mark.parametrize("source", ["-" * 100_000 + "1", "x = " + "(" * 50_000, "a" + ".b" * 50_000, "\0", "\xff"])
+def test_source_that_python_cannot_read_is_a_finding(
+    script: Path, script_spec: ModelSpec, tmp_path: Path, source: str
+) -> None:
+    (script / "code/inference.py").write_bytes(source.encode("latin-1"))
+    with pytest.raises(PackagingError, match=r"code/inference\.py"):
         packaged(script_spec, script, tmp_path / "out")
 
 
@@ -148,3 +176,45 @@ def test_triton_is_told_which_folder_is_the_model_and_pytorch_which_script(spec:
     assert pytorch["SAGEMAKER_PROGRAM"] == "inference.py"
     assert (pytorch["SAGEMAKER_MODEL_SERVER_WORKERS"], pytorch["SAGEMAKER_TS_BATCH_SIZE"]) == ("3", "4")
     assert pytorch["SAGEMAKER_TS_RESPONSE_TIMEOUT"] == "1"  # 50 ms, in whole seconds
+
+
+@pytest.fixture(name="prefix")
+def prefix_fixture(hf_spec: ModelSpec, hf_folder: Path, tmp_path: Path) -> Path:
+    runtime = VllmRuntime(tensor_parallel=1, layout="prefix", container="lmi")
+    return packaged(replace(hf_spec, runtime=runtime), hf_folder, tmp_path / "out")
+
+
+def test_a_prefix_is_verified_where_it_is(prefix: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in prefix.parent.rglob("*")}
+    found = verify(prefix)
+    assert found.findings == ()
+    assert found.served is not None
+    assert found.manifest == manifest_path(prefix)
+    assert (found.sha256, found.size_bytes) == (
+        read_manifest(manifest_path(prefix)).archive_sha256,
+        sum(path.stat().st_size for path in prefix.rglob("*") if path.is_file()),
+    )
+    assert {path: path.stat().st_mtime_ns for path in prefix.parent.rglob("*")} == before
+
+
+def test_everything_that_is_wrong_with_a_prefix_is_said_at_once(prefix: Path) -> None:
+    (prefix / "serving.properties").write_text("option.trust_remote_code=true\n")
+    (prefix / "config.json").write_bytes(b"{")
+    (prefix / "NOTICE").symlink_to("/etc/hostname")
+    (prefix / "weights.bin").write_bytes(b"\x80\x02cposix\nsystem\n.")
+    text = "\n".join(verify(prefix).findings)
+    for words in (
+        "serving.properties: got other options",
+        "config.json: got no JSON",
+        "NOTICE: got a link",
+        "weights.bin: got a pickle: GLOBAL posix.system",
+        "weights.bin: got a file that may hold code",
+        "sha256: got",
+    ):
+        assert words in text, words
+
+
+def test_an_archive_with_a_layout_of_its_own_is_no_prefix(script: Path, script_spec: ModelSpec, tmp_path: Path) -> None:
+    folder = tmp_path / "toy-1.0.0.model"
+    unpack(packaged(script_spec, script, tmp_path / "out"), folder)
+    assert any("allowed layout = 'prefix'" in finding for finding in verify(folder).findings)

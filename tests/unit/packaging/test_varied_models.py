@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -236,8 +237,38 @@ def test_a_configuration_changed_by_hand_is_found_where_it_matters(packaged: Pac
         assert old in whole
         path.write_text(whole.replace(old, new, 1))
         assert any(words in problem for problem in repository_problems(folder.root, folder.served)), words
-    path.write_text(whole.replace("max_queue_size: 256", "max_queue_size: 9"))
+    tuned = whole.replace("max_queue_size: 256", "max_queue_size: 9")
+    path.write_text(tuned + 'parameters { key: "intra_op_thread_count" value { string_value: "2" } }')
     assert list(repository_problems(folder.root, folder.served)) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("default_model_filename", 'default_model_filename: "other.onnx"'),
+        ("cc_model_filenames", 'cc_model_filenames { key: "8.0" value: "other.onnx" }'),
+        ("model_operations", 'model_operations { op_library_filename: "evil.so" }'),
+        ("model_repository_agents", 'model_repository_agents { agents { name: "evil" } }'),
+        ("runtime", 'runtime: "evil.py"'),
+        ("optimization", 'optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }'),
+        ("parameters", 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/tmp/evil" } }'),
+        ("response_cache", "response_cache { enable: true }"),
+        ("sequence_batching", "sequence_batching { }"),
+        ("batch_output", 'batch_output { target_name: "y" }'),
+    ],
+)
+def test_a_field_that_packaging_never_writes_is_refused(
+    packaged: Packaged, tmp_path: Path, field: str, text: str
+) -> None:
+    """Each would have Triton load, convert or answer something that nobody looked at (model_config.proto)."""
+    folder = unpack(packaged(ONNX[2]), tmp_path / "unpacked")
+    path = folder.root / "two_inputs/config.pbtxt"
+    whole = path.read_text()
+    if field == "sequence_batching":  # one of a choice with dynamic_batching, of which text may name one
+        whole = re.sub(r"dynamic_batching \{(.|\n)*?\n\}\n", "", whole)
+    path.write_text(whole + text)
+    found = list(repository_problems(folder.root, folder.served))
+    assert any(f"config.pbtxt: {field}: got {field}" in problem for problem in found), found
 
 
 def test_a_runtime_that_is_no_ensemble_has_no_steps_and_the_reverse() -> None:

@@ -4,10 +4,12 @@ import pickle
 import tarfile
 from pathlib import Path
 
+import orjson
 import pytest
 
 from model_packaging.build import package
 from model_packaging.verify import verify
+from model_packaging.vllm import folder_problems
 from serving.errors import PackagingError
 from serving.spec.manifest import PackageManifest
 from serving.spec.model import ModelSpec
@@ -57,6 +59,55 @@ def test_damaged_safetensors_are_refused(hf_spec: ModelSpec, hf_folder: Path, tm
     }[damage]
     path.write_bytes(data)
     with pytest.raises(PackagingError, match=r"model\.safetensors: got no whole safetensors"):
+        build(hf_spec, hf_folder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]},
+        {"dtype": "F64", "shape": [2], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [2.0], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [2], "data_offsets": [0.0, 8.0]},
+        {"dtype": "F32", "shape": [2], "data_offsets": [False, 8]},
+        {"dtype": "F32", "shape": [2], "data_offsets": [0, 8, 16]},
+        {"dtype": "OBJECT", "shape": [2], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": "2", "data_offsets": [0, 8]},
+        {"dtype": "F32", "data_offsets": [0, 8]},
+        [],
+    ],
+)
+def test_a_header_that_no_loader_takes_is_refused(
+    hf_spec: ModelSpec, hf_folder: Path, tmp_path: Path, entry: object
+) -> None:
+    header = orjson.dumps({"w": entry})
+    (hf_folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(PackagingError, match=r"model\.safetensors: got no whole safetensors"):
+        build(hf_spec, hf_folder, tmp_path)
+
+
+def test_tensors_of_every_type_and_without_elements_are_whole(hf_folder: Path) -> None:
+    """Sizes by the format's own table (safetensors README, *Format*)."""
+    sizes = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2}
+    sizes |= {"I32": 4, "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8}
+    table: dict[str, object] = {"none": {"dtype": "F32", "shape": [0, 4], "data_offsets": [0, 0]}}
+    end = 0
+    for dtype, size in sizes.items():
+        table[dtype] = {"dtype": dtype, "shape": [2, 3], "data_offsets": [end, end + 6 * size]}
+        end += 6 * size
+    header = orjson.dumps({**table, "__metadata__": {"format": "pt"}})
+    (hf_folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(end))
+    assert list(folder_problems(hf_folder)) == []
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "deep/requirements.txt"])
+def test_a_list_of_packages_to_install_at_start_is_refused(
+    hf_spec: ModelSpec, hf_folder: Path, tmp_path: Path, name: str
+) -> None:
+    (hf_folder / "deep").mkdir()
+    (hf_folder / name).write_text("evil")
+    with pytest.raises(PackagingError, match=r"requirements\.txt: got a list that LMI would install"):
         build(hf_spec, hf_folder, tmp_path)
 
 
