@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from serving.batching.policy import Caps
@@ -11,11 +13,14 @@ from serving.errors import ArchiveError, InferenceError
 from serving.protocol import codec
 from serving.protocol.archive import ModelFolder, open_folder, unpack
 from serving.protocol.served import ServedModel
-from serving.protocol.tensors import DTYPES, Array
+from serving.protocol.tensors import Array
 from serving.runtime.checks import RequestCheck
 from serving.runtime.runner import Runner, blank
-from serving.runtime.threads import AskedThreads, tuned
+from serving.runtime.threads import AskedThreads, ThreadPlan, tuned
 from serving.spec.runtime import TritonRuntime
+from serving.spec.tensors import DType
+
+_BACKENDS = frozenset({"onnxruntime", "python", "ensemble"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +46,7 @@ def opened(source: Path, workdir: Path, *, deadline_ms: float | None = None) -> 
 
 
 def caps_of(served: ServedModel) -> Caps:
-    """Give the limits of a model's batches.
+    """Give the limits of a model's batches; one without a batch dimension takes one request at a time.
 
     Raises:
         ArchiveError: this server does not run such a model.
@@ -50,15 +55,15 @@ def caps_of(served: ServedModel) -> Caps:
     runtime = served.runtime
     if not isinstance(runtime, TritonRuntime):
         raise _refused(served, f"a {runtime.kind} model", f"it runs in its own container ({runtime.kind}), not here")
-    if runtime.backend != "onnxruntime":
-        raise _refused(served, f"the Triton backend {runtime.backend}", "it runs in the Triton container, not here")
-    if runtime.max_batch_size == 0:
-        raise _refused(served, "a model without batches", "it runs in the Triton container, not here")
+    for backend in (runtime.backend, *(step.backend for step in runtime.steps)):
+        if backend not in _BACKENDS:
+            raise _refused(served, f"the Triton backend {backend}", "it runs in the Triton container, not here")
     if ragged := [tensor.name for tensor in served.inputs if tensor.ragged]:
         raise _refused(served, f"the ragged input {ragged[0]}", "it runs in the Triton container, not here")
-    if unknown := [tensor for tensor in (*served.inputs, *served.outputs) if tensor.dtype not in DTYPES]:
+    if unknown := [tensor for tensor in (*served.inputs, *served.outputs) if tensor.dtype is DType.BF16]:
         raise _refused(served, f"{unknown[0].name} of {unknown[0].dtype}", "it runs in the Triton container, not here")
-    return Caps(max_rows=runtime.max_batch_size, max_waiting=runtime.max_queue_size, workers=runtime.instances)
+    rows = max(1, runtime.max_batch_size)
+    return Caps(max_rows=rows, max_waiting=runtime.max_queue_size, workers=runtime.instances)
 
 
 def load(folder: ModelFolder, caps: Caps, *, threads: AskedThreads) -> Loaded:
@@ -68,20 +73,81 @@ def load(folder: ModelFolder, caps: Caps, *, threads: AskedThreads) -> Loaded:
         ArchiveError: its file cannot be loaded, or its sample does not run.
 
     """
-    from serving.runtime.model import OnnxModel  # noqa: PLC0415 - ONNX Runtime takes longer to import than the rest
-
-    served = folder.served
-    sample = blank(served.inputs) if folder.sample is None else _sample(folder, folder.sample, caps)
+    served, runtime = folder.served, folder.served.runtime
+    assert isinstance(runtime, TritonRuntime)  # noqa: S101 - or it has no caps
+    batched = runtime.max_batch_size > 0
+    sample = blank(served.inputs, batched=batched) if folder.sample is None else _sample(folder, folder.sample, caps)
+    asked = threads.of(runtime)
     try:
-        runner, times, plan = tuned(
-            lambda plan: OnnxModel(folder.model, served, threads=plan),
-            sample,
-            max_rows=caps.max_rows,
-            asked=threads.of(served.runtime),
-        )
+        if runtime.backend == "onnxruntime":
+            make = partial(_onnx, folder.model, served, batched=batched)
+            model, times, plan = tuned(make, sample, max_rows=caps.max_rows, asked=asked)
+            return Loaded(model, times, plan.workers)
+        runner = _runner(folder, runtime, asked)
+        return Loaded(runner, _warmed(runner, sample, caps), runtime.instances)
     except InferenceError as error:
         raise ArchiveError(f"{served.name} {served.version}: its sample does not run: {error}") from None
-    return Loaded(runner, times, plan.workers)
+
+
+def _warmed(runner: Runner, sample: Sequence[Array], caps: Caps) -> ServiceTimes:
+    try:
+        return runner.warm_up(sample, max_rows=caps.max_rows)
+    except BaseException:
+        runner.close()
+        raise
+
+
+def _runner(folder: ModelFolder, runtime: TritonRuntime, asked: AskedThreads) -> Runner:
+    if runtime.backend == "python":
+        return _python(folder, folder.served, folder.model, runtime)
+    return _ensemble(folder, runtime, asked)
+
+
+def _ensemble(folder: ModelFolder, runtime: TritonRuntime, asked: AskedThreads) -> Runner:
+    from serving.runtime.ensemble import Ensemble, Step  # noqa: PLC0415 - as below
+
+    served, batched = folder.served, runtime.max_batch_size > 0
+    # the steps of one request follow each other, so each may have the cores; a spec says so if not
+    threads = ThreadPlan(intra_op=asked.intra_op or max(1, asked.cores - 1))
+    steps: list[Step] = []
+    try:
+        for spec in runtime.steps:
+            part = replace(served, name=spec.name, inputs=spec.inputs, outputs=spec.outputs)
+            version = folder.root / spec.name / "1"
+            if spec.backend == "python":
+                runner = _python(folder, part, version / "model.py", runtime, instances=spec.instances)
+            else:
+                runner = _onnx(version / "model.onnx", part, threads, batched=batched)
+            steps.append(Step.of(spec, runner, batched=batched))
+    except BaseException:
+        for step in steps:
+            step.runner.close()
+        raise
+    return Ensemble(served, steps)
+
+
+def _onnx(path: Path, served: ServedModel, threads: ThreadPlan, *, batched: bool) -> Runner:
+    from serving.runtime.model import OnnxModel  # noqa: PLC0415 - ONNX Runtime takes longer to import than the rest
+
+    return OnnxModel(path, served, threads=threads, batched=batched)
+
+
+def _python(
+    folder: ModelFolder, served: ServedModel, file: Path, runtime: TritonRuntime, *, instances: int | None = None
+) -> Runner:
+    from serving.runtime.python_model import PythonModel, PythonPart  # noqa: PLC0415 - few archives need it
+
+    return PythonModel(
+        PythonPart(
+            name=served.name,
+            version=folder.served.version,
+            file=file,
+            inputs=served.inputs,
+            outputs=served.outputs,
+            max_rows=runtime.max_batch_size,
+            instances=instances or runtime.instances,
+        )
+    )
 
 
 def _sample(folder: ModelFolder, path: Path, caps: Caps) -> list[Array]:
@@ -96,5 +162,5 @@ def _sample(folder: ModelFolder, path: Path, caps: Caps) -> list[Array]:
 
 def _refused(served: ServedModel, got: str, where: str) -> ArchiveError:
     return ArchiveError(
-        f"{served.name} {served.version}: got {got}; allowed triton models with an ONNX graph and batches; {where}"
+        f"{served.name} {served.version}: got {got}; allowed triton models of ONNX graphs and Python; {where}"
     )

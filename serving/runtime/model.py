@@ -13,6 +13,7 @@ from serving.errors import ArchiveError, ModelFailedError
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, Array
 from serving.runtime.runner import Runner
+from serving.runtime.separate import one_by_one
 from serving.runtime.threads import ThreadPlan
 from serving.spec.tensors import DType, TensorSpec
 
@@ -38,15 +39,17 @@ _LOOPS = (b"\x22\x04Loop", b"\x22\x04Scan")
 class OnnxModel(Runner):
     """One graph."""
 
-    def __init__(self, path: Path, served: ServedModel, *, threads: ThreadPlan) -> None:
+    def __init__(self, path: Path, served: ServedModel, *, threads: ThreadPlan, batched: bool = True) -> None:
         self._served = served
         self._session = _session(path, served, threads)
-        _agree(served, "inputs", self._session.get_inputs(), served.inputs)
-        _agree(served, "outputs", self._session.get_outputs(), served.outputs)
+        _agree(served, "inputs", self._session.get_inputs(), served.inputs, batched=batched)
+        _agree(served, "outputs", self._session.get_outputs(), served.outputs, batched=batched)
         self._inputs = [tensor.name for tensor in served.inputs]
         self._outputs = [tensor.name for tensor in served.outputs]
         self._dtypes = [DTYPES[tensor.dtype] for tensor in served.outputs]
         self.steady = _steady(path, served)
+        if not batched:
+            self.separate = one_by_one(self.run)
         self._texts = any(tensor.dtype is DType.BYTES for tensor in (*served.inputs, *served.outputs))
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
@@ -58,9 +61,9 @@ class OnnxModel(Runner):
         """
         # raw tensors lie wherever the JSON before them ends; the graph's kernels may want whole addresses
         arrays = [array if array.flags.aligned else array.copy() for array in arrays]
-        if self._texts:
-            arrays = [_decoded(array) if array.dtype.hasobject else array for array in arrays]
         try:
+            if self._texts:
+                arrays = [_decoded(array) if array.dtype.hasobject else array for array in arrays]
             outputs: list[Array] = self._session.run(self._outputs, dict(zip(self._inputs, arrays, strict=True)))
         except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors share no base class
             raise ModelFailedError(
@@ -113,16 +116,17 @@ def _session(path: Path, served: ServedModel, threads: ThreadPlan) -> Any:  # no
         ) from None
 
 
-def _agree(served: ServedModel, which: str, found: Sequence[Any], said: Sequence[TensorSpec]) -> None:
+def _agree(served: ServedModel, which: str, found: Sequence[Any], said: Sequence[TensorSpec], *, batched: bool) -> None:
     graph = {node.name: (_ORT_TYPES.get(node.type), node.shape) for node in found}
     for tensor in said:
         dtype, shape = graph.get(tensor.name, (None, []))
         fixed = [size if isinstance(size, int) else -1 for size in shape]
-        if dtype is not tensor.dtype or not _fits(fixed, tensor.shape):
+        if dtype is not tensor.dtype or not _fits(fixed, tensor.shape, batched=batched):
+            rows, how = ([-1], ", rows first") if batched else ([], "")
             raise ArchiveError(
                 f"{served.name} {served.version}: {which} {tensor.name!r}: got {_described(graph)} in the graph; "
-                f"allowed {tensor.dtype} [-1, {', '.join(map(str, tensor.shape))}] as the spec says, rows first; "
-                f"fix the spec or export the graph with a dynamic first dimension"
+                f"allowed {tensor.dtype} {[*rows, *tensor.shape]} as the spec says{how}; "
+                f"fix the spec or export the graph {'with a dynamic first dimension' if batched else 'again'}"
             )
     if which == "inputs" and len(graph) != len(said):
         raise ArchiveError(
@@ -131,12 +135,12 @@ def _agree(served: ServedModel, which: str, found: Sequence[Any], said: Sequence
         )
 
 
-def _fits(graph: Sequence[int], said: Sequence[int]) -> bool:
-    if len(graph) != len(said) + 1:
+def _fits(graph: Sequence[int], said: Sequence[int], *, batched: bool) -> bool:
+    if len(graph) != len(said) + batched:
         return not graph and bool(said)  # outputs of unknown rank have no shape; runs are checked anyway
-    return graph[0] == -1 and all(
-        -1 in (size, want) or size == want for size, want in zip(graph[1:], said, strict=True)
-    )
+    sizes = graph[1:] if batched else graph
+    free = not batched or graph[0] == -1
+    return free and all(-1 in (size, want) or size == want for size, want in zip(sizes, said, strict=True))
 
 
 def _described(graph: dict[str, Any]) -> str:

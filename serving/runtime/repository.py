@@ -18,6 +18,7 @@ from serving.runtime.loading import Loaded
 from serving.runtime.metrics import Metrics
 from serving.runtime.plans import AnswerWriter, RequestReader
 from serving.runtime.runner import Runner
+from serving.spec.runtime import TritonRuntime
 
 TRITON_VERSION = "1"
 """The version folder every archive has; clients of Triton ask for it."""
@@ -64,6 +65,13 @@ class Hosted:
         self.used_s = 0.0
         self.batcher: Batcher | None = None
         self.runner: Runner | None = None
+
+    @property
+    def platform(self) -> str:
+        """What runs it, in Triton's words (model_config.proto, *platform* and *backend*)."""
+        runtime = self.served.runtime
+        backend = runtime.backend if isinstance(runtime, TritonRuntime) else runtime.kind
+        return {"onnxruntime": "onnxruntime_onnx"}.get(backend, backend)
 
     @property
     def versions(self) -> tuple[str, str]:
