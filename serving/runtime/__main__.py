@@ -15,9 +15,11 @@ import orjson
 from serving.errors import ServerError, StreamHubError
 from serving.runtime.container import Container, container
 from serving.runtime.processes import Group, supervise
-from serving.runtime.settings import Limits, Membership, ServerSettings
+from serving.runtime.settings import SLOW_MS, Limits, Membership, ServerSettings
 
 DEADLINE_NAME = "STREAMHUB_DEADLINE_MS"
+MAX_BODY_NAME = "STREAMHUB_MAX_BODY_BYTES"
+SLOW_NAME = "STREAMHUB_SLOW_MS"
 _ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - SageMaker reaches a container from outside
 _MIB = 1 << 20
 
@@ -68,6 +70,18 @@ def _parser(told: Container) -> argparse.ArgumentParser:
         default=os.environ.get(DEADLINE_NAME),
         help=f"instead of the archive's; {DEADLINE_NAME} says the same where a container has no command line",
     )
+    parser.add_argument(
+        "--max-body-bytes",
+        type=_bytes,
+        default=os.environ.get(MAX_BODY_NAME, defaults.max_body_bytes),
+        help=f"of a request, decompressed; {MAX_BODY_NAME} says the same",
+    )
+    parser.add_argument(
+        "--slow-ms",
+        type=_slow,
+        default=os.environ.get(SLOW_NAME, SLOW_MS),
+        help=f"log answers that took as long; 0 logs all; {SLOW_NAME} says the same",
+    )
     parser.add_argument("--request-timeout-s", type=float, default=defaults.request_timeout_s)
     parser.add_argument("--idle-timeout-s", type=float, default=defaults.idle_timeout_s)
     return parser
@@ -97,7 +111,12 @@ def _settings(asked: argparse.Namespace, told: Container) -> ServerSettings:
         cores=asked.cores,
         member=Membership(folder=asked.member, late=asked.late) if asked.member is not None else None,
         deadline_ms=asked.deadline_ms,
-        limits=Limits(request_timeout_s=asked.request_timeout_s, idle_timeout_s=asked.idle_timeout_s),
+        slow_ms=asked.slow_ms,
+        limits=Limits(
+            max_body_bytes=asked.max_body_bytes,
+            request_timeout_s=asked.request_timeout_s,
+            idle_timeout_s=asked.idle_timeout_s,
+        ),
     )
 
 
@@ -115,6 +134,20 @@ def _group(settings: ServerSettings, processes: int, arguments: list[str] | None
         archive=settings.archive,
         drain_s=settings.limits.drain_s,
     )
+
+
+def _bytes(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"got {text}; allowed a number of bytes from 1")
+    return value
+
+
+def _slow(text: str) -> float:
+    value = float(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"got {text}; allowed a number of milliseconds from 0")
+    return value
 
 
 def _milliseconds(text: str) -> float:

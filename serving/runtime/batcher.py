@@ -228,7 +228,10 @@ class Batcher:
         if batch.clean:
             self.times = times = self.times.after(batch.rows, batch.seconds)
             self._full_s = self._caps.margin * times.seconds(self._caps.max_rows)
-        self._metrics.ran(batch.rows, seconds=batch.seconds, waited_s=batch.started_s - batch.jobs[0].arrived_s)
-        for job, answer in zip(batch.jobs, batch.answers, strict=True):
+        jobs, started_s = batch.jobs, batch.started_s
+        queued_s = len(jobs) * started_s - sum([job.arrived_s for job in jobs])
+        waited_s = started_s - jobs[0].arrived_s
+        self._metrics.ran(batch.rows, seconds=batch.seconds, waited_s=waited_s, requests=len(jobs), queued_s=queued_s)
+        for job, answer in zip(jobs, batch.answers, strict=True):
             if not job.cancelled:
                 job.finish(answer)

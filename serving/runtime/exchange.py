@@ -10,6 +10,7 @@ from typing import Protocol
 import orjson
 
 JSON = b"application/json"
+_ERROR = 400
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %s\r\ncontent-type: " % (status, status.phrase.encode()) for status in HTTPStatus
 }
@@ -34,6 +35,10 @@ class Place(Protocol):
         """Whether it is this exchange's turn, and its client reads."""
         ...
 
+    def failed(self, exchange: Exchange, status: int) -> bytes:
+        """Tell of an error; gives the header line by which its client can ask about it."""
+        ...
+
     def flush(self) -> None:
         """Write the answers whose turn it is."""
         ...
@@ -46,7 +51,7 @@ class Place(Protocol):
 class Head:
     """What a request says before its body; equal bytes are one object, so `route` is found once."""
 
-    __slots__ = ("body_bytes", "chunks", "headers", "keep_alive", "method", "path", "route")
+    __slots__ = ("body_bytes", "chunks", "echo", "headers", "keep_alive", "method", "path", "request_id", "route")
 
     def __init__(self) -> None:
         self.method = b""
@@ -56,6 +61,9 @@ class Head:
         self.chunks = True
         """Whether the client can read an answer in chunks; HTTP/1.0 cannot."""
         self.body_bytes = 0
+        self.request_id = b""
+        self.echo = b""
+        """Whole header lines that go back with every answer."""
         self.route: Callable[[Exchange], None] | None = None
 
 
@@ -78,10 +86,19 @@ class Exchange:
     def answer(self, status: int, body: bytes, content_type: bytes = JSON, extra: bytes = b"") -> None:
         """Send an answer, behind those of the requests that came before; `extra` are whole header lines."""
         self.job = None
+        if status >= _ERROR:
+            extra += self.connection.failed(self, status)
         if not self.keep_alive or self.connection.closes_after(self):
             self.keep_alive = False
             extra += b"connection: close\r\n"
-        lines = b"%s%s\r\ncontent-length: %d\r\n%s\r\n" % (_STATUS_LINES[status], content_type, len(body), extra)
+        echo = self.head.echo
+        lines = b"%s%s\r\ncontent-length: %d\r\n%s%s\r\n" % (
+            _STATUS_LINES[status],
+            content_type,
+            len(body),
+            echo,
+            extra,
+        )
         self.data = lines if self.head.method == b"HEAD" else lines + body
         self.connection.flush()
 
@@ -91,6 +108,8 @@ class Exchange:
 
     def stream(self, status: int, content_type: bytes = JSON, extra: bytes = b"") -> Stream:
         """Begin an answer whose size is not known; `job` stays what is cancelled when the client goes."""
+        if status >= _ERROR:
+            extra += self.connection.failed(self, status)
         if not self.head.chunks:
             self.keep_alive = False  # its end is the end of the connection
         if not self.keep_alive or self.connection.closes_after(self):
@@ -98,7 +117,7 @@ class Exchange:
             extra += b"connection: close\r\n"
         if self.head.chunks:
             extra += b"transfer-encoding: chunked\r\n"
-        self.data = b"%s%s\r\n%s\r\n" % (_STATUS_LINES[status], content_type, extra)
+        self.data = b"%s%s\r\n%s%s\r\n" % (_STATUS_LINES[status], content_type, self.head.echo, extra)
         self.streaming = stream = Stream(self)
         self.connection.flush()
         return stream

@@ -14,16 +14,24 @@ from typing import Protocol, cast
 import httptools
 
 from serving.runtime.exchange import Exchange, Head
+from serving.runtime.headers import request_id
+from serving.runtime.journal import Journal
 from serving.runtime.settings import Limits
 
 _READ = frozenset(
     (
+        b"accept",
         b"content-type",
         b"content-length",
         b"content-encoding",
         b"expect",
         b"inference-header-content-length",
         b"transfer-encoding",
+        b"x-amzn-sagemaker-custom-attributes",
+        b"x-amzn-sagemaker-inference-id",
+        b"x-amzn-sagemaker-session-id",
+        b"x-amzn-sagemaker-target-model",
+        b"x-request-id",
         b"x-streamhub-timeout-ms",
     )
 )
@@ -42,6 +50,7 @@ class App(Protocol):
     draining: bool
     connections: set[Connection]
     heads: dict[bytes, Head]
+    journal: Journal
 
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
@@ -200,7 +209,8 @@ class Connection(asyncio.Protocol):
         lower = name.lower()
         current = self._current
         if lower in _READ and current is not None and not current.method:  # a trailer comes after the method is known
-            current.headers[lower] = value
+            before = current.headers.get(lower) if lower == b"accept" else None
+            current.headers[lower] = value if before is None else b"%s,%s" % (before, value)
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
@@ -218,6 +228,9 @@ class Connection(asyncio.Protocol):
         current.keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         current.chunks = self._parser.get_http_version() != "1.0"
         headers = current.headers
+        current.request_id = request_id(headers)
+        if b"x-request-id" in headers and current.request_id:
+            current.echo = b"x-request-id: %s\r\n" % current.request_id
         length = headers.get(b"content-length")
         if length is not None:
             current.body_bytes = int(length)
@@ -270,6 +283,14 @@ class Connection(asyncio.Protocol):
         """Whether the server is going and nothing else was asked on this connection, nor is being asked."""
         return self.app.draining and self._pending[-1] is exchange and self.started_s is None
 
+    def failed(self, exchange: Exchange, status: int) -> bytes:
+        """Tell of an error; gives the header line by which its client can ask about it."""
+        head, journal = exchange.head, self.app.journal
+        name = head.request_id or journal.new_id()
+        seconds = monotonic() - exchange.arrived_s
+        journal.failed(status=status, method=head.method, path=head.path, request_id=name, seconds=seconds)
+        return b"" if head.echo else b"x-request-id: %s\r\n" % name
+
     def flush(self) -> None:
         """Write the answers that have no unanswered request before them."""
         pending = self._pending
@@ -308,6 +329,7 @@ class Connection(asyncio.Protocol):
         self._current, self.started_s, self._body = None, None, []
         self._refused = self._unread = True
         exchange.keep_alive = False
+        exchange.arrived_s = monotonic()
         self._pending.append(exchange)
         exchange.fail(status, text, extra)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from serving.protocol.archive import ModelFolder
 from serving.runtime.admin import Admin
 from serving.runtime.cgroup import memory_limit_bytes, usable_cores
+from serving.runtime.journal import Journal
 from serving.runtime.loading import caps_of, load
 from serving.runtime.manager import ModelManager
 from serving.runtime.repository import Hosted, Repository
@@ -41,7 +42,7 @@ class Models:
         self._folder = folder
         self._loop = loop
         repository = Repository()
-        self.app = app = ModelApp(repository, limits=settings.limits)
+        self.app = app = ModelApp(repository, limits=settings.limits, journal=Journal(slow_ms=settings.slow_ms))
         if folder is not None:
             self._caps = caps_of(folder.served)
             repository.default = Hosted(folder.served.name, folder.served, max_rows=self._caps.most_rows)
@@ -59,7 +60,7 @@ class Models:
         )
         infer = partial(app.inference, sagemaker=True)
         admin = Admin(self._manager, infer=infer, models_root=settings.models_root, shelf=self._shelf)
-        app.more_routes, app.wake = admin.route, self._manager.wake
+        app.more_routes, app.inferences.wake = admin.route, self._manager.wake
 
     async def load(self) -> dict[str, object]:
         """Load what the server starts with; gives the name and version of its model, or of each of several.

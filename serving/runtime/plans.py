@@ -8,7 +8,7 @@ equal tensors. Whatever is not seen to be equal goes to the codec, which alone d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +30,16 @@ _DUMP = orjson.OPT_SERIALIZE_NUMPY
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """What a client wants back."""
+    """What a client wants back, and in which time; all outputs in raw bytes if `binary`, else those of `raw_names`."""
 
     id: str = ""
     outputs: tuple[str, ...] = ()
     binary: bool = False
+    raw_names: frozenset[str] = frozenset()
+    within_s: float = inf
+    stream: bool = False
+    form: str = ""
+    """The media type of an answer that is one bare array; none: the protocol's own form."""
 
 
 class Decoded(NamedTuple):
@@ -63,6 +68,7 @@ class RequestReader:
     def __init__(self, served: ServedModel, *, max_rows: int) -> None:
         self._check = RequestCheck(served, max_rows=max_rows)
         self._max_rows = max_rows
+        self.batched = self._check.batched
         self._plans: dict[bytes, _Raw] = {}
         self._plain = Asked()
         # a size that varies or a text must be looked at in every request
@@ -70,7 +76,7 @@ class RequestReader:
         texts = any(tensor.dtype in {DType.BYTES, DType.BOOL} for tensor in served.inputs)
         self._raw = not texts
         self._inputs = [(t.name, t.dtype.value, list(t.shape), prod(t.shape)) for t in served.inputs]
-        self._lists = fixed and not texts
+        self._lists = fixed and not texts and self.batched
 
     def read(self, body: bytes, header_bytes: int | None) -> Decoded:
         """Decode and check one body whose JSON is the first `header_bytes` (None: all of it).
@@ -93,12 +99,24 @@ class RequestReader:
 
     def _slow(self, body: bytes, header_bytes: int | None) -> Decoded:
         request = codec.decode_request_parts(body, header_bytes=header_bytes)
-        arrays = self._check.arrays(request)
-        asked = Asked(request.id, request.outputs, request.binary_output)
-        decoded = Decoded(arrays, len(arrays[0]), self._check.signature(arrays), asked)
+        decoded = self.check(request)
         if header_bytes is not None and not request.id and self._raw and header_bytes <= _MOST_HEAD_BYTES:
             self._remember(body, header_bytes, request, decoded)
         return decoded
+
+    def check(self, request: InferRequest) -> Decoded:
+        """Check one request that was decoded.
+
+        Raises:
+            InvalidRequestError: it is not what the model takes.
+
+        """
+        arrays = self._check.arrays(request)
+        within_s = request.timeout_us / 1e6 if request.timeout_us else inf
+        asked = Asked(
+            request.id, request.outputs, request.binary_output, request.binary_names, within_s, request.stream
+        )
+        return Decoded(arrays, self._check.rows(arrays), self._check.signature(arrays), asked)
 
     def _remember(self, body: bytes, header_bytes: int, request: InferRequest, decoded: Decoded) -> None:
         raw_bytes = sum(array.nbytes for array in decoded.arrays)
@@ -148,8 +166,12 @@ class AnswerWriter:
     def __init__(self, served: ServedModel) -> None:
         self._served = served
         self._names = tuple(tensor.name for tensor in served.outputs)
-        self._texts = any(tensor.dtype is DType.BYTES for tensor in served.outputs)
+        self._texts = any(tensor.dtype in {DType.BYTES, DType.BF16} for tensor in served.outputs)
         self._forms: dict[tuple[object, ...], tuple[bytes, ...]] = {}
+
+    def one(self, arrays: list[Array], asked: Asked) -> Array:
+        """Give the one output that was asked for."""
+        return arrays[self._names.index(asked.outputs[0])] if asked.outputs else arrays[0]
 
     def write(self, arrays: list[Array], asked: Asked) -> tuple[bytes, int | None]:
         """Give the body and the size of its JSON header (None: all of it is JSON).
@@ -205,4 +227,4 @@ class AnswerWriter:
         )
         served = self._served
         response = InferResponse(model_name=served.name, model_version=served.version, id=asked.id, outputs=outputs)
-        return codec.encode_response_parts(response, binary=asked.binary)
+        return codec.encode_response_parts(response, binary=asked.binary, names=asked.raw_names)

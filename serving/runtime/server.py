@@ -113,6 +113,7 @@ async def _serve(
         if member is not None:
             member.close()
         app.repository.close()
+        app.journal.close()
 
 
 async def _sweep(app: ModelApp) -> None:

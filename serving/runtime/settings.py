@@ -8,6 +8,9 @@ from pathlib import Path
 MAX_BODY_BYTES = 25_000_000
 """Real-time InvokeEndpoint takes 25 MB (AWS's hosting documentation)."""
 
+SLOW_MS = 1000.0
+"""Slower answers are told in the log."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -66,4 +69,6 @@ class ServerSettings:
     models_root: Path | None = None
     model_memory_bytes: int | None = None
     """For all models that come and go together; nothing: most of what the process may have."""
+    slow_ms: float = SLOW_MS
+    """From here on an answer is told in the log; 0: all are."""
     limits: Limits = field(default_factory=Limits)

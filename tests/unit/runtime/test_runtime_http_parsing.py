@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from serving.runtime.exchange import Exchange, Head
 from serving.runtime.http import Connection
+from serving.runtime.journal import Journal
 from serving.runtime.settings import Limits
 
 
@@ -46,6 +47,7 @@ class Echo:
         self.connections: set[Connection] = set()
         self.heads = heads if heads is not None else {}
         self.at_once = at_once
+        self.journal = Journal(slow_ms=1000, write=lambda _: None)
         self.seen: list[tuple[bytes, bytes, dict[bytes, bytes], bytes]] = []
         self.waiting: list[Exchange] = []
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.runtime.metrics import Histogram, Metrics
+from serving.runtime.metrics import Histogram, Metrics, Series, exposition
 
 
 @given(st.lists(st.integers(0, 1 << 20)))
@@ -24,7 +24,7 @@ def test_the_text_has_one_type_a_metric_and_a_value_a_line() -> None:
     metrics = Metrics()
     metrics.ran(3, seconds=0.002, waited_s=0.001)
     metrics.outcomes["ok"] += 3
-    text = metrics.text(model="m", version="1.0.0", gauges={"ready": 1.0})
+    text = exposition([Series("m", "1.0.0", metrics, {"ready": 1.0})], gauges={"connections": 2})
     assert 'streamhub_requests_total{model="m",version="1.0.0",outcome="ok"} 3\n' in text
     assert 'streamhub_rows_total{model="m",version="1.0.0"} 3\n' in text
     assert 'streamhub_compute_seconds_sum{model="m",version="1.0.0"} 0.002\n' in text

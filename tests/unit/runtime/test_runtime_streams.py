@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from serving.runtime.exchange import Exchange, Head
 from serving.runtime.http import Connection
+from serving.runtime.journal import Journal
 from serving.runtime.settings import Limits
 
 
@@ -46,6 +47,7 @@ class App:
         self.draining = False
         self.connections: set[Connection] = set()
         self.heads: dict[bytes, Head] = {}
+        self.journal = Journal(slow_ms=1000, write=lambda _: None)
         self.exchanges: list[Exchange] = []
 
     def handle(self, exchange: Exchange) -> None:
