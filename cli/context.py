@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.output import JsonFlag, emit
+from cli.progress import progress_bar
 from model_packaging.container import WrittenContext, write_context
 
 
@@ -22,7 +23,8 @@ def command(
     as_json: JsonFlag = False,
 ) -> None:
     """Check a TorchServe archive or a bento and write a Docker build context; the same inputs give the same files."""
-    made = write_context(source, base=base, out_dir=out, api=api)
+    with progress_bar(source.name) as progress:
+        made = write_context(source, base=base, out_dir=out, api=api, progress=progress)
     emit(_document(made), as_json=as_json, lines=_lines(made))
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from cli.output import JsonFlag, emit, progress_console
-from model_packaging.archive import Progress as Report
+from cli.output import JsonFlag, emit
+from cli.progress import progress_bar
 from model_packaging.build import package, package_path, read_lock, write_lock
 from model_packaging.manifest_file import manifest_path
 from serving.spec.images import pinned_image
@@ -41,7 +38,7 @@ def command(
     image = pinned_image(spec)
     made: list[PackageManifest] = []
     for each in chosen:
-        with _bar(f"{name} {each}") as report:
+        with progress_bar(f"{name} {each}") as report:
             made.append(
                 package(spec, each, model_dir=folder, out_dir=out, image=image, weights=weights, progress=report)
             )
@@ -71,12 +68,3 @@ def _row(manifest: PackageManifest, path: Path) -> dict[str, object]:
 
 def _line(row: dict[str, object]) -> str:
     return f"{row['path']}  {row['size_bytes']} bytes  sha256 {row['sha256']}"
-
-
-@contextmanager
-def _bar(label: str) -> Iterator[Report]:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    silent = not progress_console.is_terminal
-    with Progress(*columns, console=progress_console, transient=True, disable=silent) as progress:
-        task = progress.add_task(label)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from cli.output import JsonFlag, emit
-from cli.registry.options import Actor, Bucket, open_registry, plain, progress_bar, require_actor, version_line
+from cli.progress import progress_bar
+from cli.registry.options import Actor, Bucket, open_registry, plain, require_actor, version_line
 from serving.spec.images import pinned_image
 from serving.spec.load import load_model
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from cli.output import progress_console
 from serving.errors import ModelNotFoundError
 from serving.spec import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from serving.aws.model_packages import ModelPackages
     from serving.aws.registry import S3ModelRegistry
     from serving.spec.manifest import AliasRecord, RegisteredModel
@@ -119,13 +114,3 @@ def move_lines(moves: Sequence[AliasRecord]) -> list[str]:
         f"by {each.actor} at {each.moved_at.isoformat()}: {each.reason}"
         for each in moves
     ]
-
-
-@contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show bytes on stderr, where that is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    silent = not progress_console.is_terminal
-    with Progress(*columns, console=progress_console, transient=True, disable=silent) as progress:
-        task = progress.add_task(label, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

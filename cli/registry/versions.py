@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cli.output import JsonFlag, emit
+from cli.output import JsonFlag, emit, progress_console
+from cli.progress import progress_bar
 from cli.registry.options import (
     MAX_DAYS,
     Actor,
@@ -19,7 +20,6 @@ from cli.registry.options import (
     open_packages,
     open_registry,
     plain,
-    progress_bar,
     require_actor,
     unknown_model,
     version_line,
@@ -45,7 +45,11 @@ def push(
         raise RegistryError(f"{package}: got no such file; allowed what `streamhub package` wrote; check the path")
     manifest = read_manifest(manifest_path(package))
     with progress_bar(f"{manifest.name} {manifest.version}") as progress:
-        registered = open_registry(bucket).push(package, manifest, actor=actor, progress=progress)
+        registry = open_registry(bucket)
+        registered = registry.push(package, manifest, actor=actor, progress=progress)
+    if registry.manifest(manifest.name, manifest.version) != manifest:
+        note = "its bytes are there already, with a manifest that says something else: that one stays"
+        progress_console.print(f"note: {manifest.name} {manifest.version}: {note} (streamhub registry show)")
     document, lines = plain(registered), [version_line(registered)]
     if model_package_group:
         made = open_packages(model_package_group).register(registered, manifest)
