@@ -21,12 +21,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local.aws_json import Headers, JsonService, Receive, Scope, Send, send_answer
 from local.clock import Clock, SystemClock
 from local.sagemaker.archives import Archives
+from local.sagemaker.async_plane import AsyncPlane, async_endpoint_of
 from local.sagemaker.capture import Capture
+from local.sagemaker.components import Components
 from local.sagemaker.control import ControlPlane
 from local.sagemaker.fleet import AlarmStates, Fleets
 from local.sagemaker.metrics import Meter
 from local.sagemaker.options import Options
 from local.sagemaker.provisioning import Provisioner
+from local.sagemaker.queues import Queues
 from local.sagemaker.runtime_plane import RuntimePlane, endpoint_of
 from local.sagemaker.servers import ModelServers
 from local.sagemaker.store import Store
@@ -60,10 +63,16 @@ class SageMakerApp:
         self._fleets = Fleets(
             store, provisioner=provisioner, options=options, clock=clock, alarmed=_alarm_states(cloudwatch)
         )
+        self._components = Components(store, provisioner=provisioner, clock=clock, options=options)
+        self.queues = Queues(
+            self._fleets.routes, s3=s3, sns=_client(settings, "sns"), clock=clock, region=settings.region
+        )
+        self._asynchronous = AsyncPlane(self._fleets.routes, submit=self.queues.add, settings=settings, clock=clock)
         self._capture = Capture(s3, options=options)
-        self._meter = Meter(cloudwatch, options=options)
+        sources = (self.queues.metric_data, self._components.metric_data)
+        self._meter = Meter(cloudwatch, options=options, sources=sources)
         control = ControlPlane(store, self._fleets, scaled=scaled, clock=clock, bake_pace=options.bake_pace)
-        self._control = JsonService("sagemaker", control.operations())
+        self._control = JsonService("sagemaker", {**control.operations(), **self._components.operations()})
         self._runtime = RuntimePlane(
             self._fleets.routes,
             settings=settings,
@@ -71,6 +80,7 @@ class SageMakerApp:
             capture=self._capture,
             meter=self._meter,
             chance=chance,
+            components=self._components,
         )
 
     async def start(self) -> None:
@@ -78,9 +88,12 @@ class SageMakerApp:
         self._capture.start()
         self._meter.start()
         self._fleets.resume()
+        self._components.resume()
 
     async def stop(self) -> None:
         """End all model servers, then write what is captured and counted."""
+        await self.queues.stop()
+        await self._components.stop()
         await self._fleets.stop()
         await self._capture.stop()
         await self._meter.stop()
@@ -93,7 +106,8 @@ class SageMakerApp:
     @staticmethod
     def answers(path: str, target: str) -> bool:
         """Say whether a request with this path and X-Amz-Target is SageMaker's."""
-        return target.startswith("SageMaker.") or endpoint_of(path) is not None
+        invoked = endpoint_of(path) or async_endpoint_of(path)
+        return target.startswith("SageMaker.") or invoked is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -102,9 +116,11 @@ class SageMakerApp:
             return
         if scope["type"] != "http":
             return
-        endpoint = endpoint_of(scope["path"]) if scope["method"] == "POST" else None
-        if endpoint is not None:
+        path = scope["path"] if scope["method"] == "POST" else ""
+        if (endpoint := endpoint_of(path)) is not None:
             await self._runtime.serve(endpoint, scope, receive, send)
+        elif (endpoint := async_endpoint_of(path)) is not None:
+            await self._asynchronous.serve(endpoint, scope, receive, send)
         elif scope["path"] == "/":
             await self._control.serve(scope, receive, send)
         else:
@@ -155,7 +171,7 @@ def create_app(
 
 async def _refuse_path(scope: Scope, send: Send) -> None:
     path = f"{scope['method']} {scope['path']}"
-    message = f"{path}: the local SageMaker answers POST / and POST /endpoints/NAME/invocations"
+    message = f"{path}: the local SageMaker answers POST / and POST /endpoints/NAME/invocations or async-invocations"
     headers: Headers = [(b"content-type", b"application/json"), (b"x-amzn-errortype", b"UnknownOperationException")]
     await send_answer(send, status=_NOT_FOUND, headers=headers, body=orjson.dumps({"Message": message}))
 

@@ -20,7 +20,8 @@ def refuse_config(config: Json) -> None:
 
 def hosts_components(config: Json) -> bool:
     """Say whether the config is for inference components: its variants name no model."""
-    return all("ModelName" not in variant for variant in config["ProductionVariants"])
+    variants = config.get("ProductionVariants", ())
+    return bool(variants) and all("ModelName" not in variant for variant in variants)
 
 
 def _unserved(config: Json) -> Iterator[str]:

@@ -14,17 +14,18 @@ _DEFAULT_RESULTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """How one kind is listed: the answer's key, the fields shown, the field that holds the name."""
+    """How one kind is listed: the answer's key, the fields shown, the fields that hold name and status."""
 
     key: str
     shown: tuple[str, ...]
     name: str
+    status: str = "EndpointStatus"
 
 
 def page(listing: Listing, documents: Mapping[str, Json], call: Json) -> Json:
     """Give one page: newest first unless the call says otherwise."""
-    found = [document for name, document in documents.items() if _wanted(name, document, call)]
-    field = {"Name": listing.name, "Status": "EndpointStatus"}.get(call.get("SortBy", ""), "CreationTime")
+    found = [document for name, document in documents.items() if _wanted(name, document, call, status=listing.status)]
+    field = {"Name": listing.name, "Status": listing.status}.get(call.get("SortBy", ""), "CreationTime")
     descending = call.get("SortOrder", "Descending") == "Descending"
     found.sort(key=lambda document: (document[field], document[listing.name]), reverse=descending)
     start = _start(call.get("NextToken"))
@@ -36,11 +37,11 @@ def page(listing: Listing, documents: Mapping[str, Json], call: Json) -> Json:
     return answer
 
 
-def _wanted(name: str, document: Json, call: Json) -> bool:
+def _wanted(name: str, document: Json, call: Json, *, status: str) -> bool:
     after, before = call.get("CreationTimeAfter"), call.get("CreationTimeBefore")
     return (
         call.get("NameContains", "").lower() in name.lower()
-        and call.get("StatusEquals", document.get("EndpointStatus")) == document.get("EndpointStatus")
+        and call.get("StatusEquals", document.get(status)) == document.get(status)
         and (after is None or document["CreationTime"] > after)
         and (before is None or document["CreationTime"] < before)
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -39,8 +39,10 @@ class Tally:
     invocations: int = 0
 
 
-Tallies = dict[tuple[str, str, str], Tally]
-"""By endpoint, variant and config."""
+Tallies = dict[tuple[str, str, str, str], Tally]
+"""By endpoint, variant, config and inference component, "" for none."""
+Source = Callable[[datetime], Iterable[Json]]
+"""Gives further data of PutMetricData."""
 
 
 def coarse(value: float) -> float:
@@ -51,7 +53,8 @@ def coarse(value: float) -> float:
 class Meter:
     """Counts what the data plane did and publishes it every few seconds."""
 
-    def __init__(self, cloudwatch: Any, *, options: Options) -> None:  # noqa: ANN401 - a boto3 client
+    def __init__(self, cloudwatch: Any, *, options: Options, sources: Sequence[Source] = ()) -> None:  # noqa: ANN401
+        self._sources = sources
         self._cloudwatch = cloudwatch
         self._options = options
         self._tallies: Tallies = {}
@@ -72,7 +75,7 @@ class Meter:
 
     def count(self, target: Target, *, status: int, model_s: float, total_s: float, concurrent: int) -> None:
         """Count one invocation; `status` is the container's, 0 if it gave none."""
-        key = (target.endpoint, target.variant, target.config)
+        key = (target.endpoint, target.variant, target.config, target.component)
         tally = self._tallies.get(key)
         if tally is None:
             tally = self._tallies[key] = Tally()
@@ -92,7 +95,9 @@ class Meter:
     async def flush(self) -> None:
         """Publish what was counted since the last time."""
         async with self._flushing:
-            data = [*self._kept, *metric_data(self.take(), datetime.now(UTC))]
+            now = datetime.now(UTC)
+            further = chain.from_iterable(source(now) for source in self._sources)
+            data = [*self._kept, *metric_data(self.take(), now), *further]
             self._kept = []
             for start in range(0, len(data), _DATA_PER_CALL):
                 batch = data[start : start + _DATA_PER_CALL]
@@ -109,11 +114,12 @@ class Meter:
 
 
 def metric_data(tallies: Tallies, now: datetime) -> Iterator[Json]:
-    """Give what PutMetricData takes: each series by variant, and by variant and config."""
-    for (endpoint, variant, config), tally in tallies.items():
+    """Give what PutMetricData takes: each series by variant, and by variant and config; a component's by component."""
+    for (endpoint, variant, config, component), tally in tallies.items():
         of_variant = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
         of_fleet = [*of_variant, {"Name": "EndpointConfigName", "Value": config}]
-        for dimensions in (of_variant, of_fleet):
+        of_component = [{"Name": "InferenceComponentName", "Value": component}]
+        for dimensions in (of_component,) if component else (of_variant, of_fleet):
             for name, unit, values in _series(tally):
                 for part in _parts(values):
                     yield {

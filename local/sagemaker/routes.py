@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from local.aws_json import Json
+from local.sagemaker.configs import hosts_components
 from local.sagemaker.endpoint import Endpoint, Fleet
 from local.sagemaker.servers import ModelServer
 from serving.errors import EndpointError
@@ -36,6 +37,7 @@ class Target:
     capture: CaptureRule | None
     shadow: Target | None = None
     shadow_share: float = 0.0
+    component: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,22 @@ class Weighted:
 
 
 class Route:
-    """The variants of one endpoint at one moment; new weights or shares make a new route."""
+    """The variants of one endpoint at one moment; new weights or shares make a new route.
 
-    def __init__(self, entries: Sequence[Weighted]) -> None:
+    `asynchronous` is the AsyncInferenceConfig of an endpoint that is invoked so, on `instances` instances.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Weighted],
+        *,
+        instances: int = 0,
+        asynchronous: Json | None = None,
+        hosts_components: bool = False,
+    ) -> None:
+        self.instances = instances
+        self.asynchronous = asynchronous
+        self.hosts_components = hosts_components
         self._all = _Choice([(entry.target, entry.weight) for entry in entries])
         names = {entry.target.variant for entry in entries}
         self._named = {
@@ -108,7 +123,14 @@ def route_of(endpoint: Endpoint, configs: Mapping[int, Json], running: Running) 
     for fleet, share in endpoint.shares:
         if fleet.number in running:
             entries += _of_fleet(endpoint.name, fleet, share, configs[fleet.number], running[fleet.number])
-    return Route(entries)
+    config = configs[endpoint.shares[0][0].number] if endpoint.shares else {}
+    ready = endpoint.fleet is not None and endpoint.fleet.number in running
+    return Route(
+        entries,
+        instances=sum(variant.count for variant in endpoint.fleet.variants) if endpoint.fleet and ready else 0,
+        asynchronous=config.get("AsyncInferenceConfig"),
+        hosts_components=hosts_components(config),
+    )
 
 
 def _of_fleet(

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Protocol
 from urllib.parse import unquote
 
-import orjson
-
-from local.aws_json import AwsError, Headers, Json, Receive, Scope, Send, read_body, send_answer
+from local.aws_json import AwsError, Headers, Receive, Scope, Send, read_body, send_answer
 from local.sagemaker.capture import Capture, Exchange
 from local.sagemaker.metrics import Meter
 from local.sagemaker.options import Options
 from local.sagemaker.routes import Route, Target
 from local.sagemaker.upstream import Answer
+from local.sagemaker.wire import ModelError, header_map, refuse, validation
 from local.settings import LocalSettings
 from serving.errors import EndpointError
 
 _PATH = re.compile(r"/endpoints/([^/]+)/invocations")
 _DEFAULT_TYPE = "application/octet-stream"
+_COMPONENT = "x-amzn-sagemaker-inference-component"
 _CUSTOM = "x-amzn-sagemaker-custom-attributes"
 # the container sees these and no other header of the caller
 _FORWARDED = ("content-type", "accept", _CUSTOM)
 _UNSERVED = {
     "x-amzn-sagemaker-target-model": "TARGET_MODEL_HEADER_NOT_SUPPORTED: the endpoint hosts one model a variant",
-    "x-amzn-sagemaker-inference-component": "the endpoint hosts no inference components",
 }
 _MAX_MESSAGE = 4096
+_MOST_MIRRORS = 256
 _OK, _MULTIPLE = 200, 300
 _FIRST_SERVER_ERROR = 500
 
@@ -41,14 +43,11 @@ def endpoint_of(path: str) -> str | None:
     return unquote(match.group(1)) if match is not None else None
 
 
-class ModelError(AwsError):
-    """The container answered no 2xx; the caller sees 424 with what it said."""
+class ComponentTargets(Protocol):
+    """Finds what answers for an inference component."""
 
-    def __init__(self, message: str, *, original_status: int, original: str, log_arn: str) -> None:
-        super().__init__("ModelError", message, status=424)
-        self.original_status = original_status
-        self.original = original
-        self.log_arn = log_arn
+    def target(self, endpoint: str, name: str) -> Target | None:
+        """Give its target, if it is on that endpoint and has a copy."""
 
 
 class RuntimePlane:
@@ -63,8 +62,11 @@ class RuntimePlane:
         capture: Capture,
         meter: Meter,
         chance: random.Random,
+        components: ComponentTargets,
     ) -> None:
         self._routes = routes
+        self._components = components
+        self._mirrors: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._options = options
         self._capture = capture
@@ -77,14 +79,15 @@ class RuntimePlane:
         limit = self._options.max_payload_bytes
         body = await read_body(receive, limit=limit)
         if body is None:
-            await _refuse(send, AwsError("413", f"Request body exceeds the maximum of {limit} bytes", status=413))
+            await refuse(send, AwsError("413", f"Request body exceeds the maximum of {limit} bytes", status=413))
             return
         try:
-            sent = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            sent = header_map(scope)
             target = self._target(endpoint, sent)
+            self._mirror(target, sent, body)
             answer = await self._invoke(target, sent, body)
         except AwsError as error:
-            await _refuse(send, error)
+            await refuse(send, error)
             return
         headers: Headers = [
             (b"content-type", answer.headers.get("content-type", _DEFAULT_TYPE).encode("latin-1")),
@@ -97,18 +100,30 @@ class RuntimePlane:
     def _target(self, endpoint: str, sent: Mapping[str, str]) -> Target:
         for name, message in _UNSERVED.items():
             if name in sent:
-                raise _validation(message)
+                raise validation(message)
         route = self._routes.get(endpoint)
         if route is None:
-            raise _validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
+            raise validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
+        if route.asynchronous is not None:
+            raise validation(f"Endpoint {endpoint} is an asynchronous endpoint; call InvokeEndpointAsync.")
+        if _COMPONENT in sent or route.hosts_components:
+            return self._component(endpoint, sent.get(_COMPONENT))
         wanted = sent.get("x-amzn-sagemaker-target-variant")
         chance = self._chance.random()
         try:
             target = route.named(wanted, chance) if wanted is not None else route.choose(chance)
         except EndpointError as error:
-            raise _validation(f"Endpoint {endpoint}: {error}") from error
+            raise validation(f"Endpoint {endpoint}: {error}") from error
         if target is None:
-            raise _validation(f"Variant {wanted} not found for Request: endpoint {endpoint} has no such variant.")
+            raise validation(f"Variant {wanted} not found for Request: endpoint {endpoint} has no such variant.")
+        return target
+
+    def _component(self, endpoint: str, name: str | None) -> Target:
+        if name is None:
+            raise validation(f"Endpoint {endpoint} hosts inference components; give InferenceComponentName.")
+        target = self._components.target(endpoint, name)
+        if target is None:
+            raise validation(f"Inference Component {name} of endpoint {endpoint} not found, or it has no copy.")
         return target
 
     async def _invoke(self, target: Target, sent: Mapping[str, str], body: bytes) -> Answer:
@@ -139,6 +154,19 @@ class RuntimePlane:
             raise self._model_error(target, status, answer.body.decode("utf-8", "replace"))
         self._keep(target, sent.get("x-amzn-sagemaker-inference-id"), headers["content-type"], body, answer)
         return answer
+
+    def _mirror(self, target: Target, sent: Mapping[str, str], body: bytes) -> None:
+        """Send the shadow its copy, whose answer is captured and dropped; too many copies at once are left out."""
+        shadow = target.shadow
+        if shadow is None or self._chance.random() >= target.shadow_share or len(self._mirrors) >= _MOST_MIRRORS:
+            return
+        mirror = asyncio.create_task(self._mirrored(shadow, sent, body))
+        self._mirrors.add(mirror)
+        mirror.add_done_callback(self._mirrors.discard)
+
+    async def _mirrored(self, shadow: Target, sent: Mapping[str, str], body: bytes) -> None:
+        with contextlib.suppress(AwsError):
+            await self._invoke(shadow, sent, body)
 
     def _keep(self, target: Target, inference_id: str | None, content_type: str, body: bytes, answer: Answer) -> None:
         rule = target.capture
@@ -174,19 +202,3 @@ def _no_answer(error: Exception, timeout_s: float) -> str:
             f"Review the latency metrics for each container: the limit is {timeout_s:g} s."
         )
     return str(error)
-
-
-def _validation(message: str) -> AwsError:
-    return AwsError("ValidationError", message)
-
-
-async def _refuse(send: Send, error: AwsError) -> None:
-    document: Json = {"Message": str(error)}
-    if isinstance(error, ModelError):
-        document |= {
-            "OriginalStatusCode": error.original_status,
-            "OriginalMessage": error.original,
-            "LogStreamArn": error.log_arn,
-        }
-    headers: Headers = [(b"content-type", b"application/json"), (b"x-amzn-errortype", error.code.encode())]
-    await send_answer(send, status=error.status, headers=headers, body=orjson.dumps(document))

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ class Aws:
     runtime: Any
     s3: Any
     cloudwatch: Any
+    url: str
     loop: asyncio.AbstractEventLoop
 
     def archive(self, name: str, **more: str) -> str:
@@ -90,7 +92,9 @@ class Aws:
         return name
 
     def endpoint(self, config: str) -> str:
-        name = f"e-{uuid.uuid4().hex[:8]}"
+        return self.endpoint_named(f"e-{uuid.uuid4().hex[:8]}", config)
+
+    def endpoint_named(self, name: str, config: str) -> str:
         self.sm.create_endpoint(EndpointName=name, EndpointConfigName=config)
         self.settled(name)
         return name
@@ -110,6 +114,17 @@ class Aws:
 
     def until(self, holds: Callable[[], Any]) -> Any:
         return until(holds)
+
+    def client(self, service: str) -> Any:
+        return client(service, self.url)
+
+    def backlog(self, endpoint: str) -> list[dict[str, Any]]:
+        """Give what is published of an endpoint's queue."""
+        data = asyncio.run_coroutine_threadsafe(self._queue_data(), self.loop).result(30)
+        return [datum for datum in data if datum["Dimensions"] == [{"Name": "EndpointName", "Value": endpoint}]]
+
+    async def _queue_data(self) -> list[dict[str, Any]]:
+        return list(self.app.queues.metric_data(datetime.now(UTC)))
 
     def flush(self) -> None:
         asyncio.run_coroutine_threadsafe(self.app.flush(), self.loop).result(30)
@@ -198,6 +213,7 @@ def start_fixture(tmp_path: Path, aws_url: str) -> Callable[..., Any]:
                 runtime=client("sagemaker-runtime", url),
                 s3=client("s3", aws_url, s3={"addressing_style": "path"}),
                 cloudwatch=client("cloudwatch", aws_url),
+                url=aws_url,
                 loop=loop,
             )
 

@@ -1,6 +1,6 @@
 """A model server of a few lines, speaking the start-up contract and doing what its request says.
 
-The archive is a JSON object: `name`, and `fail` to end at once with that text.
+The archive is a JSON object: `name`, `fail` to end at once with that text, and `status` to answer with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
             "headers": {key.lower(): value for key, value in self.headers.items()},
         }
         body = wish["say"].encode() if "say" in wish else json.dumps(document).encode()
-        self.send_response(wish.get("status", 200))
+        self.send_response(wish.get("status", int(self.model.get("status", "200"))))
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()

@@ -1,0 +1,102 @@
+"""InvokeEndpointAsync: accepts a request, says where its answer will lie, and leaves the rest to the queues."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import orjson
+
+from local.aws_json import AwsError, Headers, Receive, Scope, Send, read_body, send_answer
+from local.clock import Clock
+from local.sagemaker.queues import Job, Submit
+from local.sagemaker.routes import Route
+from local.sagemaker.wire import header_map, refuse, validation
+from local.settings import LocalSettings
+
+_PATH = re.compile(r"/endpoints/([^/]+)/async-invocations")
+_PREFIX = "x-amzn-sagemaker-"
+_INLINE_BYTES = 128_000
+"""API reference: Body of InvokeEndpointAsync; larger inputs lie in S3."""
+_TTL_S = (60, 21_600, 21_600)
+_TIMEOUT_S = (1, 3600, 900)
+_ACCEPTED = 202
+
+
+def async_endpoint_of(path: str) -> str | None:
+    """Give the endpoint that a path invokes asynchronously, or None."""
+    match = _PATH.fullmatch(path)
+    return unquote(match.group(1)) if match is not None else None
+
+
+class AsyncPlane:
+    """Answers InvokeEndpointAsync over the routes that the fleets keep."""
+
+    def __init__(self, routes: Mapping[str, Route], *, submit: Submit, settings: LocalSettings, clock: Clock) -> None:
+        self._routes = routes
+        self._submit = submit
+        self._settings = settings
+        self._clock = clock
+
+    async def serve(self, endpoint: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one InvokeEndpointAsync."""
+        body = await read_body(receive, limit=_INLINE_BYTES)
+        try:
+            if body is None:
+                raise validation(f"Body: got more than {_INLINE_BYTES} bytes; put it into S3 and give InputLocation")
+            job = self._job(endpoint, header_map(scope), body)
+        except AwsError as error:
+            await refuse(send, error)
+            return
+        self._submit(job)
+        headers: Headers = [
+            (b"content-type", b"application/json"),
+            (b"x-amzn-sagemaker-outputlocation", job.output_uri.encode("latin-1")),
+        ]
+        if job.failure_uri:
+            headers.append((b"x-amzn-sagemaker-failurelocation", job.failure_uri.encode("latin-1")))
+        answer = orjson.dumps({"InferenceId": job.inference_id})
+        await send_answer(send, status=_ACCEPTED, headers=headers, body=answer)
+
+    def _job(self, endpoint: str, sent: Mapping[str, str], body: bytes) -> Job:
+        route = self._routes.get(endpoint)
+        if route is None:
+            raise validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
+        if route.asynchronous is None:
+            raise validation(f"Endpoint {endpoint} is not an asynchronous endpoint; call InvokeEndpoint.")
+        input_uri = sent.get(f"{_PREFIX}inputlocation", "")
+        if bool(input_uri) == bool(body):
+            raise validation("InputLocation and Body: give exactly one of them")
+        unique = str(uuid.uuid4())
+        output = route.asynchronous["OutputConfig"]
+        name = sent.get(f"{_PREFIX}filename") or f"{unique}.out"
+        extension = sent.get(f"{_PREFIX}s3outputpathextension", "").strip("/")
+        folder = "/".join(part for part in (output["S3OutputPath"].rstrip("/"), extension) if part)
+        failures = output.get("S3FailurePath", "").rstrip("/")
+        headers = {"content-type": sent.get(f"{_PREFIX}content-type", "application/octet-stream")}
+        for there, here in (("accept", "accept"), ("custom-attributes", f"{_PREFIX}custom-attributes")):
+            if f"{_PREFIX}{there}" in sent:
+                headers[here] = sent[f"{_PREFIX}{there}"]
+        return Job(
+            endpoint=endpoint,
+            inference_id=sent.get(f"{_PREFIX}inference-id", unique),
+            headers=headers,
+            input_uri=input_uri,
+            body=None if input_uri else body,
+            output_uri=f"{folder}/{name}",
+            failure_uri=f"{failures}/{unique}-error.out" if failures else "",
+            config=route.asynchronous,
+            received_s=self._clock.now(),
+            ttl_s=_seconds(sent, "requestttlseconds", _TTL_S),
+            timeout_s=_seconds(sent, "invocationtimeoutseconds", _TIMEOUT_S),
+        )
+
+
+def _seconds(sent: Mapping[str, str], name: str, allowed: tuple[int, int, int]) -> float:
+    least, most, default = allowed
+    text = sent.get(f"{_PREFIX}{name}", str(default))
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise validation(f"{name}: got {text}; allowed: {least} to {most}")
+    return float(text)
