@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
@@ -40,7 +39,7 @@ class Batch:
     def compute(self, compute: Compute, stacker: Stacker, clock: Callable[[], float]) -> None:
         """Fill in the answers and the seconds; never raises."""
         try:
-            self.answers = compute(self.jobs, stacker)
+            self.answers = _computed(compute, self.jobs, stacker)
         except InferenceError as error:
             self.clean = False
             self.answers = isolated(compute, self.jobs, error, stacker, clock)
@@ -100,8 +99,7 @@ def joined(run: Run) -> Compute:
     """Answer jobs by one run over all their rows."""
 
     def compute(jobs: Sequence[Job], stacker: Stacker) -> Sequence[Answer]:
-        with _unforeseen():
-            outputs = run(stacker.stack([job.arrays for job in jobs]))
+        outputs = run(stacker.stack([job.arrays for job in jobs]))
         return split(stacker.owned(outputs), [job.rows for job in jobs])
 
     return compute
@@ -112,8 +110,7 @@ def separated(separate: Separate) -> Compute:
 
     def compute(jobs: Sequence[Job], stacker: Stacker) -> Sequence[Answer]:
         del stacker
-        with _unforeseen():
-            answers = separate([job.arrays for job in jobs])
+        answers = separate([job.arrays for job in jobs])
         if len(answers) != len(jobs):
             raise ModelFailedError(f"model: got {len(answers)} answers; allowed {len(jobs)}, one a request; report it")
         return answers
@@ -121,10 +118,9 @@ def separated(separate: Separate) -> Compute:
     return compute
 
 
-@contextmanager
-def _unforeseen() -> Iterator[None]:
+def _computed(compute: Compute, jobs: Sequence[Job], stacker: Stacker) -> Sequence[Answer]:
     try:
-        yield
+        return compute(jobs, stacker)
     except InferenceError:
         raise
     except Exception as error:  # noqa: BLE001 - a worker that dies would leave every later request without an answer
@@ -149,7 +145,7 @@ def isolated(
         answers: list[Answer] = []
         if wanted:
             try:
-                answers = list(compute(wanted, stacker))
+                answers = list(_computed(compute, wanted, stacker))
             except InferenceError as again:
                 answers = isolated(compute, wanted, again, stacker, clock)
         given = dict(zip(map(id, wanted), answers, strict=True))

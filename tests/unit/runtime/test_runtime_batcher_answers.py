@@ -120,6 +120,12 @@ def test_an_unforeseen_error_is_an_answer_too() -> None:
     assert all(isinstance(answer, ModelFailedError) for answer in computed(broken, [job(1.0), job(2.0)]).answers)
 
 
+@pytest.mark.parametrize("outputs", [None, [None], [1.0], ["text"], [[1.0, 2.0]], 7])
+def test_a_model_that_answers_no_arrays_is_an_error_and_no_end_of_the_worker(outputs: object) -> None:
+    batch = computed(lambda _: outputs, [job(1.0), job(2.0)])
+    assert all(isinstance(answer, ModelFailedError) for answer in batch.answers)
+
+
 def test_requests_that_must_not_be_joined_are_seen_one_by_one_in_one_call() -> None:
     seen = []
 
