@@ -123,7 +123,7 @@ def _app(source: Path, *, api: str | None, scratch: Path) -> Iterator[ContainerA
     else:
         raise PackagingError(
             f"{source}: got neither; allowed a TorchServe archive (.mar, or a folder with {MANIFEST}) or a built bento "
-            f"(a folder with {BENTO}: `bentoml get NAME --output path`); name one"
+            f"(a folder with {BENTO}, as below ~/bentoml/bentos); name one"
         )
 
 
