@@ -69,7 +69,8 @@ def command(
         lines=[
             *(f"warning: {found}" for found in warnings),
             *map(str, captured),
-            f"ok: models {', '.join(models)}; stages {', '.join(stages)}",
+            f"ok: models {', '.join(models)}; "
+            + (f"stages {', '.join(stages)}" if stages else "no stage yet: write stages/<name>.toml (docs/specs.md)"),
         ],
     )
 
@@ -83,6 +84,6 @@ def captures(project: Project) -> Iterator[Capture]:
             shares[f"{model_name} shadow"] = entry.shadow.sampling_percent if entry.shadow is not None else 0
             for endpoint, percent in shares.items():
                 if percent > 0:
-                    kept_days = stage.log_retention_days
+                    kept_days = stage.captures_kept_days
                     volume = capture_volume(model, percent=percent, kept_days=kept_days)
                     yield Capture(stage=name, model=endpoint, percent=percent, kept_days=kept_days, volume=volume)

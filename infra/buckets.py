@@ -213,7 +213,10 @@ class RegistryBucket(DataBucket):
 
 
 class TelemetryBucket(DataBucket):
-    """Captured requests, answers of async endpoints, drift reports, audit trail; the first two expire with the logs."""
+    """Captured requests, answers of async endpoints, drift reports, audit trail.
+
+    Captures expire first, since they are most of it; answers expire with the logs, the others never.
+    """
 
     def __init__(
         self,
@@ -225,13 +228,14 @@ class TelemetryBucket(DataBucket):
         access_logs: s3.IBucket,
         answer_prefixes: Sequence[str],
     ) -> None:
+        days = dict.fromkeys(answer_prefixes, stage.log_retention_days) | {CAPTURE_PREFIX: stage.captures_kept_days}
         expire = tuple(
             s3.LifecycleRule(
                 prefix=f"{prefix}/",
-                expiration=Duration.days(stage.log_retention_days),
+                expiration=Duration.days(kept_days),
                 noncurrent_version_expiration=Duration.days(1),
             )
-            for prefix in (CAPTURE_PREFIX, *answer_prefixes)
+            for prefix, kept_days in sorted(days.items())
         )
         tidy = s3.LifecycleRule(
             abort_incomplete_multipart_upload_after=Duration.days(1),

@@ -50,8 +50,12 @@ class Project:
     def stage(self, name: str) -> StageSpec:
         """Give a stage, or raise ModelNotFoundError naming those there are."""
         if name not in self.stages:
-            known = ", ".join(sorted(self.stages)) or "none: no stages/*.toml here"
-            raise ModelNotFoundError(f"unknown stage {name!r}; allowed: {known}")
+            if not self.stages:
+                raise ModelNotFoundError(
+                    f"unknown stage {name!r}; there is no stages/*.toml in {self.root.resolve()}: "
+                    f"write stages/{name}.toml (docs/specs.md), or run from the project root"
+                )
+            raise ModelNotFoundError(f"unknown stage {name!r}; allowed: {', '.join(sorted(self.stages))}")
         return self.stages[name]
 
 
@@ -95,10 +99,13 @@ def load_model(root: Path, name: str) -> ModelSpec:
     file = f"models/{name}/model.toml"
     path = root / file
     known = sorted(found.parent.name for found in root.glob("models/*/model.toml"))
-    if name not in known:
+    if not known:
         raise ModelNotFoundError(
-            f"unknown model {name!r}; allowed: {', '.join(known) or 'none: no models/*/model.toml here'}"
+            f"unknown model {name!r}; there is no models/*/model.toml in {root.resolve()}: "
+            f"write models/{name}/model.toml (docs/specs.md), or run from the project root"
         )
+    if name not in known:
+        raise ModelNotFoundError(f"unknown model {name!r}; allowed: {', '.join(known)}")
     model = parse(_text(path, file), ModelSpec, file=file)
     problems = [*model_problems(model, file=file, folder=name), *_missing_files(root, name, model)]
     if problems:

@@ -12,6 +12,8 @@ from serving.spec.scaling import ScheduleSpec
 Slot = Literal["a", "b"]
 SLOTS: tuple[Slot, Slot] = ("a", "b")
 
+_CAPTURES_DAYS = 14  # a drift alarm that rose before a holiday can still be looked into
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotVersions:
@@ -96,6 +98,14 @@ class StageSpec:
     images: dict[str, ImageOverride] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     api: ApiShell = field(default_factory=ApiShell)
+    capture_retention_days: int | None = None
+
+    @property
+    def captures_kept_days(self) -> int:
+        """Days that captured requests are kept: two weeks, or as logs are where those go sooner."""
+        if self.capture_retention_days is not None:
+            return self.capture_retention_days
+        return min(self.log_retention_days, _CAPTURES_DAYS)
 
 
 def endpoint_name(stage: str, model_slug: str) -> str:

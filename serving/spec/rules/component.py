@@ -10,7 +10,9 @@ from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding, Rule
 from serving.spec.rules.instances import wants_gpu
 from serving.spec.rules.source import COMPONENT_API, ZERO_GUIDE
+from serving.spec.rules.stage_model import Placed, PlacedRule
 from serving.spec.runtime import VllmRuntime
+from serving.spec.stage import SLOTS
 
 _LEAST_MEMORY_MIB = 128
 _LEAST_CPUS = 0.25
@@ -88,6 +90,22 @@ def zero_is_for_both(model: ModelSpec) -> Iterator[Finding]:
         yield f"{_KEY}.min_copies", "0 with no target of concurrency", "a target to scale in by", fix, ZERO_GUIDE
 
 
+def both_components_fit(placed: Placed) -> Iterator[Finding]:
+    """Both components at their most find room: else the one that scales second waits for what no instance has."""
+    component, hosting = _component(placed.model), placed.model.hosting
+    found = instance_types().get(hosting.instance_type)
+    if component is None or found is None or component.accelerators < 1:
+        return
+    # a copy lies in one instance: what is left of an instance below a copy's share is no room
+    room = hosting.max_count * (found.gpus // component.accelerators)
+    wanted = len(SLOTS) * component.max_copies
+    if wanted > room:
+        got = f"{len(SLOTS)} components x {component.max_copies} copies x {component.accelerators} accelerators"
+        allowed = f"{room} copies in all: {hosting.max_count} x {found.name} with {found.gpus} accelerators"
+        yield f"{placed.key}.max_copies", got, allowed, "lower it, or raise max_count", COMPONENT_API
+
+
+WARNINGS: tuple[PlacedRule, ...] = (both_components_fit,)
 RULES: tuple[Rule, ...] = (
     copy_has_the_runtimes_accelerators,
     copy_fits_the_type,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding, Rule
-from serving.spec.rules.source import ENDPOINT_API
+from serving.spec.rules.source import ALARM_API, ENDPOINT_API
 
 MAX_CAPTURE_PERCENT = 100
-_DAY_S = 86_400
+_HOUR_S, _DAY_S, _WEEK_S = 3600, 86_400, 604_800
 
 
 def ramp_only_rises(model: ModelSpec) -> Iterator[Finding]:
@@ -38,8 +38,18 @@ def windows_can_be_scheduled(model: ModelSpec) -> Iterator[Finding]:
         yield "drift.window_s", str(window_s), allowed, "choose 3600, or another", "AWS API_PutMetricAlarm, Period"
 
 
+def drift_alarm_is_possible(model: ModelSpec) -> Iterator[Finding]:
+    """An alarm looks back a week at most, and a day with periods under an hour; the heartbeat looks at two windows."""
+    drift = model.drift
+    longest_s = _WEEK_S if drift.window_s >= _HOUR_S else _DAY_S
+    if drift.of_windows * drift.window_s > longest_s:
+        got = f"{drift.of_windows} of {drift.window_s} s"
+        yield "drift.of_windows", got, f"together at most {longest_s} s", "look less far back", ALARM_API
+
+
 RULES: tuple[Rule, ...] = (
     ramp_only_rises,
     capture_is_a_percentage,
     windows_can_be_scheduled,
+    drift_alarm_is_possible,
 )

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from serving.spec.model import ModelSpec
 from serving.spec.rules.finding import Finding, Rule
+from serving.spec.rules.payload import known_bytes
 from serving.spec.runtime import PyTorchRuntime, TritonRuntime, VllmRuntime
 from serving.spec.tensors import DType, TensorSpec
 
 _CONFIG = "Triton model_config"
+_MOST_ROWS = 65_536
+_MOST_BATCH_BYTES = 1 << 30  # beside the weights, in the 16 GiB that the smallest GPU and most instances have
 _TORCH_DTYPES = frozenset(DType) - {DType.BF16, DType.UINT16, DType.UINT32, DType.UINT64}
 _PYTHON_DTYPES = frozenset(DType) - {DType.BF16}  # NumPy has no such type, which pb_utils hands over
 _INDEXED = re.compile(r"(.+)__(\d+)")
@@ -156,10 +159,23 @@ def ragged_inputs_are_counted(model: ModelSpec) -> Iterator[Finding]:
             yield "runtime.batch_inputs.source", repr(each.source), "a ragged input", "correct it", source
 
 
+def batch_fits_memory(model: ModelSpec) -> Iterator[Finding]:
+    """A full batch is one block of memory, which warming up fills: bounded in rows, and in known bytes."""
+    runtime = model.runtime
+    if isinstance(runtime, VllmRuntime):
+        return
+    row_bytes = sum(known_bytes(tensor) for tensor in (*model.inputs, *model.outputs))
+    most = min(_MOST_ROWS, _MOST_BATCH_BYTES // row_bytes) if row_bytes > 0 else _MOST_ROWS
+    if runtime.max_batch_size > most:
+        allowed = f"at most {most}: {_MOST_ROWS} rows, and {_MOST_BATCH_BYTES >> 20} MiB of tensors in a batch"
+        yield "runtime.max_batch_size", str(runtime.max_batch_size), allowed, "lower it", ""
+
+
 RULES: tuple[Rule, ...] = (
     tensors_are_sound,
     batching_leaves_time,
     runtime_numbers_are_legal,
+    batch_fits_memory,
     tensors_fit_the_backend,
     ragged_inputs_are_counted,
 )

@@ -9,7 +9,7 @@ from serving.spec.effective import in_stage
 from serving.spec.images import image_key
 from serving.spec.manifest import LockedVersion
 from serving.spec.model import ModelSpec
-from serving.spec.rules import capture, fleet, place, stage_model
+from serving.spec.rules import capture, component, fleet, place, stage_model
 from serving.spec.rules.api import api_findings
 from serving.spec.rules.finding import Finding
 from serving.spec.rules.images import image_findings
@@ -26,7 +26,8 @@ _OVERRIDES = {
 }
 """Section of a model → where a stage overrides its keys, the longest first."""
 
-WARNINGS: tuple[stage_model.PlacedRule, ...] = (*fleet.WARNINGS, *capture.WARNINGS)
+PLACED_RULES: tuple[stage_model.PlacedRule, ...] = (*stage_model.RULES, *capture.RULES)
+WARNINGS: tuple[stage_model.PlacedRule, ...] = (*fleet.WARNINGS, *component.WARNINGS, *capture.WARNINGS)
 
 
 def stage_problems(
@@ -51,9 +52,12 @@ def stage_problems(
     findings += image_findings(stage, keys={image_key(one.own) for one in placed})
     for name in stage.models.keys() - models.keys() - set(unread):
         known = ", ".join(sorted({*models, *unread}))
-        findings.append((f"models.{name}", repr(name), f"one of {known}", "name a model that exists", ""))
+        fix = "name a model that exists" if known else f"add models/{name}/model.toml (docs/specs.md)"
+        findings.append(
+            (f"models.{name}", repr(name), f"one of {known or 'models/*/model.toml, of which there is none'}", fix, "")
+        )
     for one in placed:
-        findings += (found for rule in stage_model.RULES for found in rule(one))
+        findings += (found for rule in PLACED_RULES for found in rule(one))
         findings += overridden(one)
     return [Problem(file, *found) for found in findings]
 

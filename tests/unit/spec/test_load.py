@@ -96,7 +96,7 @@ def test_a_broken_file_is_told_once_and_not_again_by_every_stage(project: Path, 
 
 def test_a_project_without_stages_says_so(project: Path) -> None:
     shutil.rmtree(project / "stages")
-    with pytest.raises(ModelNotFoundError, match=r"no stages/\*\.toml here"):
+    with pytest.raises(ModelNotFoundError, match=r"write stages/dev\.toml"):
         load_project(project).stage("dev")
 
 

@@ -20,6 +20,7 @@ from serving.spec import (
     StepPolicySpec,
     StepSpec,
     Strategy,
+    TritonRuntime,
     in_stage,
 )
 from serving.spec.load import Project, load_project, parse
@@ -27,6 +28,7 @@ from serving.spec.manifest import LockedVersion
 from serving.spec.rules import MODEL_RULES, model_warnings, stage_warnings
 from serving.spec.rules.capture import busiest_qps, capture_volume
 from serving.spec.rules.deployment import total_wait_s
+from serving.spec.rules.runtime import batch_fits_memory
 from serving.spec.rules.scaling import steps_meet
 from serving.spec.rules.schedules import expressions_are_legal, is_cron
 from serving.spec.rules.stage_model import Placed, archives_fit_the_disk
@@ -44,6 +46,7 @@ BROKEN = {
     "ramp_only_rises": ("ramp = [0.1, 0.5]", "ramp = [0.5, 0.1]"),
     "promises_are_possible": ("peak_qps = 15000", "peak_qps = 0"),
     "runtime_numbers_are_legal": ("max_queue_size = 4096", "max_queue_size = 4096\npreferred_batch_sizes = [1024]"),
+    "batch_fits_memory": ("max_batch_size = 512", "max_batch_size = 65537"),
     "tensors_fit_the_backend": ('device = "cpu"', 'device = "cpu"\nbackend = "pytorch"'),
     "ragged_inputs_are_counted": ("shape = [36]", "shape = [-1]\nragged = true"),
     "ensemble_is_wired": ('device = "cpu"', 'device = "cpu"\nbackend = "ensemble"'),
@@ -244,3 +247,35 @@ def test_the_mode_of_a_model_changes_what_it_may_say(ranker: ModelSpec) -> None:
     asynchronous = replace(ranker, hosting=replace(ranker.hosting, mode=HostingMode.ASYNC, min_count=0))
     told = {key for rule in MODEL_RULES for key, *_ in rule(asynchronous)}
     assert told == {"hosting.scaling.target_backlog", "hosting.scaling.target_concurrency"}
+
+
+@pytest.mark.parametrize(("max_count", "max_copies", "is_told"), [(3, 6, False), (2, 6, True), (2, 4, False)])
+def test_components_that_do_not_fit_beside_each_other_at_their_most_warn(
+    project: Project, *, max_count: int, max_copies: int, is_told: bool
+) -> None:
+    """Two components x copies x 2 accelerators, and a p4d has 8: 24 in 3 instances, 16 in 2."""
+    stage, name = project.stages["prod"], "support_rag"
+    entry = replace(stage.models[name], max_count=max_count, max_copies=max_copies)
+    told = stage_warnings(replace(stage, models={name: entry}), project.models, project.locks, file="stages/prod.toml")
+    found = [one for one in told if one.key == "models.support_rag.max_copies"]
+    assert bool(found) is is_told
+    assert all("2 components x 6 copies x 2 accelerators" in one.got for one in found)
+
+
+@pytest.mark.parametrize(("height", "most"), [(1024, 256), (32, 65_536)])
+def test_a_batch_is_bounded_by_its_bytes_where_rows_are_large(project: Project, height: int, most: int) -> None:
+    """1024 x 1024 x 4 bytes are 4 MiB a row, of which a GiB holds 256 less what the answers take."""
+    own = project.models["thumbnail_scorer"]
+    (image,) = own.inputs
+    assert isinstance(own.runtime, TritonRuntime)
+    for rows, is_refused in ((most - 1, False), (most + 1, True)):
+        wide = replace(image, shape=(height, height, 4))
+        model = replace(own, inputs=(wide,), runtime=replace(own.runtime, max_batch_size=rows))
+        assert bool(list(batch_fits_memory(model))) is is_refused
+
+
+def test_captures_are_kept_two_weeks_or_as_logs_are_unless_the_stage_says(project: Project) -> None:
+    stage = project.stages["staging"]
+    assert replace(stage, log_retention_days=365).captures_kept_days == 14
+    assert replace(stage, log_retention_days=3).captures_kept_days == 3
+    assert replace(stage, log_retention_days=3, capture_retention_days=60).captures_kept_days == 60
