@@ -179,7 +179,7 @@ def held(start: Any, seconds: float) -> None:
         while (after := Resources.of(pid)).files > fresh.files:  # the connection that asked last is being closed
             assert monotonic() < end_s, f"{after.files} files are open, {fresh.files} before the first client"
             sleep(0.01)
-        assert after.threads == fresh.threads
+        assert after.threads == warm.threads
         assert after.memory_bytes - warm.memory_bytes < GROWTH_BYTES
 
 
