@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from local.alarms import Sample
-from local.resource_types import ResourceType
+from local.template_types import ResourceType
 from serving.errors import LocalStackError
 
 PINNED = "1.5.33"

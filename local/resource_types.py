@@ -5,37 +5,31 @@ Nothing here knows ministack: a type has create, update and delete, and says whi
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from local.aws_json import service_model
+from local.component_type import component_type
+from local.template_types import (
+    Created,
+    Properties,
+    ResourceType,
+    call,
+    generated_name,
+    input_of,
+    is_missing,
+    name_of,
+    request_of,
+)
 from serving.errors import LocalStackError
 
-Properties = Mapping[str, Any]
-Created = tuple[str, dict[str, str]]
-"""A resource's physical id (what `Ref` gives) and its attributes (what `Fn::GetAtt` gives)."""
-
-_NAME_LENGTH = 63
 _POLL_S = 0.1
 _STEADY_TIMEOUT_S = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceType:
-    """How one type is made, changed and removed; all of `update`'s properties keep the physical id."""
-
-    create: Callable[[str, Properties, str], Created]
-    update: Callable[[str, Properties, Properties], Created]
-    delete: Callable[[str, Properties], None]
-    replacing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +54,7 @@ def resource_types(target: Target) -> dict[str, ResourceType]:
             delete=sagemaker.delete_endpoint,
             replacing=("EndpointName",),
         ),
+        "AWS::SageMaker::InferenceComponent": component_type(sagemaker.client),
         "AWS::ApplicationAutoScaling::ScalableTarget": ResourceType(
             create=scaling.create_target,
             update=scaling.update_target,
@@ -81,65 +76,14 @@ def resource_types(target: Target) -> dict[str, ResourceType]:
     }
 
 
-def request_of(properties: Properties, operation: str, *, service: str = "sagemaker") -> dict[str, Any]:
-    """Turn a template's properties into the operation's parameters: those it has, numbers and booleans as such.
-
-    Templates may carry numbers as text; which is which is said by botocore's model of the service.
-    """
-    shape = _input(operation, service)
-    known = {name: value for name, value in properties.items() if name in shape.members}
-    converted = _convert(known, shape, operation)
-    return dict(converted)
-
-
-def _input(operation: str, service: str) -> StructureShape:
-    shape = service_model(service).operation_model(operation).input_shape
-    if shape is None:
-        raise LocalStackError(f"{service}.{operation}: got no input; allowed: an operation that takes one")
-    return shape
-
-
-def _convert(value: Any, shape: Shape, path: str) -> Any:  # noqa: ANN401 - any JSON value
-    if isinstance(shape, StructureShape):
-        if unknown := sorted(set(value) - set(shape.members)):
-            raise LocalStackError(
-                f"{path}: got {unknown[0]}; allowed: {', '.join(shape.members)}; correct the template"
-            )
-        return {name: _convert(item, shape.members[name], f"{path}.{name}") for name, item in value.items()}
-    if isinstance(shape, ListShape):
-        return [_convert(item, shape.member, path) for item in value]
-    if isinstance(shape, MapShape):
-        return {key: _convert(item, shape.value, f"{path}.{key}") for key, item in value.items()}
-    return _SCALARS.get(shape.type_name, str)(value)
-
-
-def _boolean(value: object) -> bool:
-    return value if isinstance(value, bool) else str(value).lower() == "true"
-
-
-_SCALARS: Mapping[str, Callable[[Any], Any]] = {
-    "integer": int,
-    "long": int,
-    "float": float,
-    "double": float,
-    "boolean": _boolean,
-}
-
-
-def generated_name(stack: str, logical_id: str) -> str:
-    """Give a name as CloudFormation makes one: stack, logical id and chance, within SageMaker's 63 characters."""
-    suffix = secrets.token_hex(6)
-    return f"{f'{stack}-{logical_id}'[: _NAME_LENGTH - len(suffix) - 1]}-{suffix}"
-
-
 class _SageMaker:
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - boto3 makes clients at run time
-        self._client = client
+        self.client = client
 
     def immutable(self, kind: str, operation: str) -> ResourceType:
         """Give a type of which every property but the tags makes a new one."""
         name_key = f"{kind}Name"
-        members = tuple(_input(operation, "sagemaker").members)
+        members = tuple(input_of(operation, "sagemaker").members)
 
         def create(logical_id: str, properties: Properties, stack: str) -> Created:
             named = {name_key: generated_name(stack, logical_id), **properties}
@@ -147,10 +91,10 @@ class _SageMaker:
             return arn, {name_key: named[name_key], "Id": arn}
 
         def update(physical_id: str, _old: Properties, _new: Properties) -> Created:
-            return physical_id, {name_key: _name_of(physical_id), "Id": physical_id}
+            return physical_id, {name_key: name_of(physical_id), "Id": physical_id}
 
         def delete(physical_id: str, _properties: Properties) -> None:
-            self._forget(f"Delete{kind}", **{name_key: _name_of(physical_id)})
+            self._forget(f"Delete{kind}", **{name_key: name_of(physical_id)})
 
         return ResourceType(
             create=create,
@@ -172,7 +116,7 @@ class _SageMaker:
 
     def update_endpoint(self, physical_id: str, _old: Properties, new: Properties) -> Created:
         """Move it to its new config, as UpdateEndpoint does, and wait until it is in service."""
-        name = _name_of(physical_id)
+        name = name_of(physical_id)
         request = request_of({**new, "EndpointName": name}, "UpdateEndpoint")
         self._call("UpdateEndpoint", **request)
         self._until_in_service(name)
@@ -183,14 +127,14 @@ class _SageMaker:
 
     def delete_endpoint(self, physical_id: str, _properties: Properties) -> None:
         """Delete it and wait until it is gone, since its config is deleted next."""
-        name = _name_of(physical_id)
+        name = name_of(physical_id)
         self._forget("DeleteEndpoint", EndpointName=name)
         deadline = time.monotonic() + _STEADY_TIMEOUT_S
         while time.monotonic() < deadline:
             try:
                 self._call("DescribeEndpoint", EndpointName=name)
             except ClientError as error:
-                if _is_missing(error):
+                if is_missing(error):
                     return
                 raise
             time.sleep(_POLL_S)
@@ -209,13 +153,13 @@ class _SageMaker:
         raise LocalStackError(f"endpoint {name}: not in service after {_STEADY_TIMEOUT_S:.0f} s")
 
     def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - as botocore takes them
-        return _call(self._client, operation, **parameters)
+        return call(self.client, operation, **parameters)
 
     def _forget(self, operation: str, **parameters: str) -> None:
         try:
             self._call(operation, **parameters)
         except ClientError as error:
-            if not _is_missing(error):
+            if not is_missing(error):
                 raise
 
 
@@ -254,7 +198,7 @@ class _Scaling:
 
     def _request(self, operation: str, properties: Properties) -> dict[str, Any]:
         request = request_of(properties, operation, service="application-autoscaling")
-        return _call(self._client, operation, **request)
+        return call(self._client, operation, **request)
 
     def _forget(self, operation: str, properties: Properties) -> None:
         try:
@@ -309,22 +253,8 @@ def _client(service: str, target: Target) -> Any:  # noqa: ANN401 - boto3 makes 
     )
 
 
-def _call(client: Any, operation: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - as botocore takes them
-    method = next(name for name, api in client.meta.method_to_api_mapping.items() if api == operation)
-    return dict(getattr(client, method)(**parameters))
-
-
-def _is_missing(error: ClientError) -> bool:
-    details = error.response["Error"]
-    return details["Code"] == "ValidationException" and details["Message"].startswith("Could not find")
-
-
-def _name_of(arn: str) -> str:
-    return arn.rpartition("/")[2]
-
-
 def _endpoint_attributes(arn: str) -> dict[str, str]:
-    return {"EndpointName": _name_of(arn), "Id": arn}
+    return {"EndpointName": name_of(arn), "Id": arn}
 
 
 def _target_keys(reference: str) -> dict[str, str]:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.component_type import component_type
+from serving.errors import LocalStackError
+
 CAPTURE = {
     "EnableCapture": True,
     "InitialSamplingPercentage": 100,
@@ -280,3 +283,26 @@ def test_components_live_where_variants_name_no_model(aws: Any) -> None:
         "Specification": {"ModelName": aws.model(aws.archive("v3"))},
     }
     assert "its variants name models" in refusal(aws.sm.create_inference_component, **call)
+
+
+def test_cloudformation_makes_changes_and_removes_a_component(aws: Any) -> None:
+    endpoint = component_endpoint(aws, "stacked")
+    made = component_type(aws.sm)
+    properties = {
+        "EndpointName": endpoint,
+        "VariantName": "fleet",
+        "Specification": {"ModelName": aws.model(aws.archive("v2"))},
+        "RuntimeConfig": {"CopyCount": "1"},
+    }
+    arn, attributes = made.create("Component", properties, "stack")
+    name = attributes["InferenceComponentName"]
+    assert aws.invoke(endpoint, InferenceComponentName=name)[1]["answer"] == "v2"
+    changed = properties | {"Specification": {"ModelName": aws.model(aws.archive("v3"))}}
+    assert made.update(arn, properties, changed) == (arn, attributes)
+    assert aws.invoke(endpoint, InferenceComponentName=name)[1]["answer"] == "v3"
+    broken = properties | {"Specification": {"ModelName": aws.model(aws.archive("v4", fail="bad digest"))}}
+    with pytest.raises(LocalStackError, match="bad digest"):
+        made.update(arn, changed, broken)
+    made.delete(arn, changed)
+    made.delete(arn, changed)
+    assert aws.sm.list_inference_components()["InferenceComponents"] == []

@@ -11,7 +11,8 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from local import resource_types as types
-from local.resource_types import ResourceType, Target, generated_name, request_of, resource_types
+from local.resource_types import Target, resource_types
+from local.template_types import ResourceType, generated_name, request_of
 from serving.errors import LocalStackError
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
