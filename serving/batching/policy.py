@@ -42,11 +42,13 @@ class Caps:
     max_waiting: int
     workers: int = 1
     margin: float = 1.1
+    divides: bool = True
+    """Whether larger requests are computed in parts."""
 
     @property
     def most_rows(self) -> int:
-        """Rows of the largest request: as many full batches as may wait."""
-        return self.max_rows * self.max_waiting
+        """Rows of the largest request: one batch, or as many full ones as may wait."""
+        return self.max_rows * self.max_waiting if self.divides else self.max_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ def _parser(told: Container) -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, help="batches computed at once; measured if left out")
     parser.add_argument("--cores", type=int, help="to choose threads for; the control group's if left out")
     parser.add_argument("--processes", type=int, default=1, help="servers of one model on one port, each on own cores")
+    parser.add_argument("--refuse-large", action="store_true", help="more rows than a batch are a 400, as by Triton")
     parser.add_argument("--member", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--late", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -109,6 +110,7 @@ def _settings(asked: argparse.Namespace, told: Container) -> ServerSettings:
         threads=asked.threads,
         workers=asked.workers,
         cores=asked.cores,
+        refuse_large=asked.refuse_large,
         member=Membership(folder=asked.member, late=asked.late) if asked.member is not None else None,
         deadline_ms=asked.deadline_ms,
         slow_ms=asked.slow_ms,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Models:
         repository = Repository()
         self.app = app = ModelApp(repository, limits=settings.limits, journal=Journal(slow_ms=settings.slow_ms))
         if folder is not None:
-            self._caps = caps_of(folder.served)
+            self._caps = replace(caps_of(folder.served), divides=not settings.refuse_large)
             repository.default = Hosted(folder.served.name, folder.served, max_rows=self._caps.most_rows)
             repository.add(repository.default)
         self._shelf = Shelf(settings.model_repository) if settings.model_repository is not None else None

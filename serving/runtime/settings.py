@@ -62,6 +62,8 @@ class ServerSettings:
     cores: int | None = None
     """Cores to choose threads for; nothing: what affinity and control group leave this process."""
     member: Membership | None = None
+    refuse_large: bool = False
+    """Whether more rows than a batch has are refused, as by Triton, and not computed in parts."""
     deadline_ms: float | None = None
     """The hard limit of a request, where the stage has another than the archive."""
     model_repository: Path | None = None

@@ -118,6 +118,14 @@ def test_rows_beyond_what_may_wait_are_refused_with_the_limit(start: Any) -> Non
         assert "1 to 6 rows" in answer.json()["error"]
 
 
+def test_a_server_that_stands_for_triton_refuses_what_triton_refuses(start: Any) -> None:
+    with start("slow", "--refuse-large", runtime=replace(RUNTIME, max_batch_size=2)) as server, server.client() as http:
+        assert http.post("/invocations", content=steps(1, 1)).status_code == 200
+        answer = http.post("/invocations", content=steps(1, 1, 1))
+        assert answer.status_code == 400
+        assert "1 to 2 rows" in answer.json()["error"]
+
+
 def test_requests_that_the_kernel_holds_when_sigterm_comes_are_answered(start: Any, read: Read) -> None:
     """The process is stopped meanwhile: connections wait to be accepted, requests to be read, and then SIGTERM too."""
     with start("linear", runtime=RUNTIME) as server, ExitStack() as stack:
