@@ -63,6 +63,10 @@ class Models:
         admin = Admin(self._manager, infer=infer, models_root=settings.models_root, shelf=self._shelf)
         app.more_routes, app.inferences.wake = admin.route, self._manager.wake
 
+    async def close(self) -> None:
+        """Free all models."""
+        self.app.repository.close()
+
     async def load(self) -> dict[str, object]:
         """Load what the server starts with; gives the name and version of its model, or of each of several.
 

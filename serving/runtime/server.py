@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 import uvloop
 
@@ -24,6 +25,7 @@ from serving.runtime.member import Member
 from serving.runtime.models import Models
 from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
+from serving.spec.runtime import VllmRuntime
 
 _SWEEP_S = 1.0
 _SWITCH_S = 0.0005
@@ -81,7 +83,7 @@ async def _serve(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    models = Models(settings, folder, scratch, loop)
+    models = _models(settings, folder, scratch, loop, stop=stopped.set)
     app = models.app
     member = Member(settings.member, app, stop=stopped.set) if settings.member is not None else None
     late = settings.member is not None and settings.member.late
@@ -110,10 +112,45 @@ async def _serve(
         await _drain(app, settings.limits.drain_s)
     finally:
         sweeper.cancel()
+        loading.cancel()
         if member is not None:
             member.close()
-        app.repository.close()
         app.journal.close()
+        await models.close()
+
+
+class _Models(Protocol):
+    """What a server serves."""
+
+    @property
+    def app(self) -> ModelApp:
+        """Its routes."""
+        ...
+
+    async def load(self) -> dict[str, object]:
+        """Become ready; gives what to say of it."""
+        ...
+
+    async def close(self) -> None:
+        """Free it; raises why it ended, if it did so by itself."""
+        ...
+
+
+def _models(
+    settings: ServerSettings,
+    folder: ModelFolder | None,
+    scratch: Path,
+    loop: asyncio.AbstractEventLoop,
+    *,
+    stop: Callable[[], object],
+) -> _Models:
+    if folder is None or not isinstance(folder.served.runtime, VllmRuntime):
+        return Models(settings, folder, scratch, loop)
+    if settings.member is not None:
+        raise ServerError("--processes: got several with a vLLM archive; allowed 1; vLLM has processes of its own")
+    from serving.runtime.vllm import VllmModel  # noqa: PLC0415 - its HTTP client is there where vLLM is
+
+    return VllmModel(settings, folder, stop=stop)
 
 
 async def _sweep(app: ModelApp) -> None:
