@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -10,13 +12,12 @@ from constructs import Construct
 
 from serving.spec import StageSpec
 
-ITEM_ACTIONS = (
-    "dynamodb:GetItem",
-    "dynamodb:Query",
-    "dynamodb:PutItem",
-    "dynamodb:UpdateItem",
-    "dynamodb:ConditionCheckItem",
-)
+# a transaction is allowed by the actions of its items (DynamoDB guide, *transaction-apis-iam*)
+_OBSERVE = ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+_RELEASE = ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem")
+ITEM_ACTIONS = tuple(sorted({*_OBSERVE, *_RELEASE}))
+"""What anybody may do of items: nobody scans or deletes."""
+
 # What a table's key wants of those who use the table (KMS guide, *services-dynamodb*).
 _KEY_ACTIONS = (
     "kms:Encrypt",
@@ -55,9 +56,16 @@ class StateTable(Construct):
         )
         self.table_name = self.table.table_name
 
-    def grant_read_write(self, grantee: iam.IGrantable) -> None:
-        """Let it read items and ranges, and write items (alone or in transactions); it scans and deletes none."""
-        self.table.grant(grantee, *ITEM_ACTIONS)
+    def grant_observe(self, grantee: iam.IGrantable) -> None:
+        """Let it read a release's record, count exposures and write outcomes."""
+        self._grant(grantee, _OBSERVE)
+
+    def grant_release(self, grantee: iam.IGrantable) -> None:
+        """Let it read evidence and records, and write records and their log."""
+        self._grant(grantee, _RELEASE)
+
+    def _grant(self, grantee: iam.IGrantable, actions: Sequence[str]) -> None:
+        self.table.grant(grantee, *actions)
         if self.table.encryption_key is not None:
             iam.Grant.add_to_principal(
                 grantee=grantee,

@@ -48,7 +48,7 @@ class ApiStack(StageStack):
             self.door, role = self._on_lambda(environment, routes=routes, lambda_folder=lambda_folder)
         else:
             self.door, role = self._on_fargate(environment)
-        self.state.grant_read_write(role)
+        self.state.grant_observe(role)
         cache.grant_connect(role)
         for endpoint in endpoints:
             endpoint.grant_invoke(role)

@@ -69,7 +69,7 @@ class ReleaseStack(StageStack):
             key=key,
             failures=failures,
         )
-        state.grant_read_write(self.release.role)
+        state.grant_release(self.release.role)
         Schedule(
             self, "ReleaseTick", function=self.release, every=_TICK, event={}, description="decide on every release"
         )
