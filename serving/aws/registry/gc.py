@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from serving.aws.registry import records
 from serving.aws.registry.claims import Claims, Condemned
-from serving.aws.registry.layout import MODELS, aliases_prefix, approvals_root, blob_prefix, condemned_prefix
+from serving.aws.registry.layout import MODELS, aliases_prefix, approvals_root, blob_prefix, condemned_prefix, owner_of
 from serving.aws.registry.store import Listed, Store
 from serving.aws.registry.versions import Versions
 from serving.ports import Clock
@@ -183,10 +183,15 @@ class Collector:
             )
             for page in pages:
                 for entry in page.get("Uploads", ()):
-                    if entry["Initiated"] <= before:
+                    if entry["Initiated"] <= before and not self._claimed(entry["Key"]):
                         yield AbandonedUpload(
                             key=entry["Key"], upload_id=entry["UploadId"], begun_at=entry["Initiated"]
                         )
+
+    def _claimed(self, key: str) -> bool:
+        """Say whether somebody pushes what an upload belongs to: it may be taken up again right now."""
+        owner = owner_of(key)
+        return owner is not None and self.claims.standing(*owner) is not None
 
     def _abort(self, uploads: Sequence[AbandonedUpload]) -> None:
         """A push that takes one up in this moment begins a new one: nothing but time is lost."""

@@ -112,6 +112,15 @@ def blob_prefix(name: str, digest: str = "") -> str:
     return f"{MODELS}{name}/blobs/sha256/{digest}/" if digest else f"{MODELS}{name}/blobs/sha256/"
 
 
+def owner_of(key: str) -> tuple[str, str] | None:
+    """Give name and digest of the bytes that a key belongs to; None where it belongs to none."""
+    match key.split("/"):
+        case ["models", name, "blobs", "sha256", digest, _, *_]:
+            return name, digest
+        case _:
+            return None
+
+
 def files_prefix(name: str, digest: str) -> str:
     """Give the prefix that SageMaker loads as a model of many files."""
     return f"{blob_prefix(name, digest)}files/"

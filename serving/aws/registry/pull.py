@@ -56,7 +56,7 @@ class Pulls:
         try:
             if target.exists():
                 _refuse_other(target, manifest)
-                _write_manifest(manifest, out)
+                _write_manifest(manifest, target)
             else:
                 self._complete(manifest, target, progress)
         except OSError as error:
@@ -75,7 +75,7 @@ class Pulls:
             counted = _Counted(progress, manifest.size_bytes)
             for stored in wanted:
                 self._fetch(stored, partial / stored.path if folder else partial, counted)
-            _write_manifest(manifest, target.parent)
+            _write_manifest(manifest, target)
             partial.rename(target)
 
     def verify(self, name: str, version: str, *, progress: Progress) -> RegisteredModel:
@@ -207,8 +207,8 @@ def _remove_strangers(partial: Path, wanted: Sequence[Stored]) -> None:
             path.unlink()
 
 
-def _write_manifest(manifest: PackageManifest, out: Path) -> None:
-    path = out / f"{manifest.name}-{manifest.version}.manifest.json"
+def _write_manifest(manifest: PackageManifest, target: Path) -> None:
+    path = target.with_name(target.name.removesuffix(".tar.gz").removesuffix(".model") + ".manifest.json")
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     partial.write_bytes(codec.to_json(manifest) + b"\n")
     partial.replace(path)

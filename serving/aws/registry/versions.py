@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from serving.aws.registry import records
 from serving.aws.registry.layout import MODELS, check_name, check_version, version_key, versions_prefix
 from serving.aws.registry.store import Store
-from serving.errors import ModelNotFoundError, VersionConflictError
+from serving.errors import IntegrityError, ModelNotFoundError, VersionConflictError
 from serving.spec import codec
 from serving.spec.manifest import PackageManifest, RegisteredModel
 from serving.spec.versions import order
@@ -48,10 +48,25 @@ class Versions:
         return sorted(found, key=lambda each: (each.registered.name, order(each.registered.version)))
 
     def find(self, name: str, version: str) -> Version | None:
-        """Read one entry; None when there is none."""
+        """Read one entry; None when there is none.
+
+        Raises:
+            IntegrityError: what stands there is not that version's.
+
+        """
         check_version(name, version)
-        found = records.read(self._store, version_key(name, version), Version)
-        return found.value if found is not None else None
+        key = version_key(name, version)
+        found = records.read(self._store, key, Version)
+        if found is None:
+            return None
+        registered, manifest = found.value.registered, found.value.manifest
+        says = {(each.name, each.version) for each in (registered, manifest)}
+        if says != {(name, version)} or registered.sha256 != manifest.archive_sha256:
+            raise IntegrityError(
+                f"{self._store.uri(key)}: got an entry of another version, or of two digests; allowed what a push "
+                f"writes; somebody wrote there by hand: bring the former object version back"
+            )
+        return found.value
 
     def get(self, name: str, version: str) -> Version:
         """Read one entry.

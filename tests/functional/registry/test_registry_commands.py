@@ -120,6 +120,16 @@ def test_a_package_that_is_not_there_is_named_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("registry")
+def test_who_pushes_the_same_bytes_with_another_manifest_hears_that_it_did_not_count(tmp_path: Path) -> None:
+    path, _ = packed_archive(tmp_path, "toy", "1.0.0", b"1.0.0")
+    assert "note: " not in asked("push", str(path), "--actor", "bob").stderr
+    path, _ = packed_archive(tmp_path, "toy", "1.0.0", b"1.0.0", training_commit="c0ffee1")
+    done = asked("push", str(path), "--actor", "bob")
+    assert done.exit_code == 0
+    assert "that one stays" in " ".join(done.stderr.split())
+
+
+@pytest.mark.usefixtures("registry")
 def test_an_import_without_a_server_begins_none(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.iterdir())

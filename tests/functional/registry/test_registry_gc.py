@@ -303,3 +303,12 @@ def test_uploads_that_nobody_ends_go_with_the_grace_period(s3: Any, registry: S3
     assert len(registry.collector.collect(grace=GRACE, dry_run=True).uploads) == 1
     assert len(registry.collector.collect(grace=GRACE).uploads) == 1
     assert [left["Key"] for left in s3.list_multipart_uploads(Bucket=BUCKET)["Uploads"]] == ["elsewhere"]
+
+
+def test_an_upload_that_somebody_pushes_is_left_alone_however_old_it_is(s3: Any, registry: S3ModelRegistry) -> None:
+    """A push takes up what another one left; without that it would begin again and again beside a collection."""
+    digest = "0" * 64
+    s3.create_multipart_upload(Bucket=BUCKET, Key=f"models/toy/blobs/sha256/{digest}/files/a/b.bin")
+    with registry.collector.claims.claimed("toy", digest, actor="ann"):
+        assert registry.collector.collect(grace=timedelta()).uploads == ()
+    assert len(registry.collector.collect(grace=timedelta()).uploads) == 1

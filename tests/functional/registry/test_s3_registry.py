@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cli.registry import app
 from serving.aws.registry import S3ModelRegistry
-from serving.errors import AliasConflictError, ModelNotFoundError, RegistryError, VersionConflictError
+from serving.errors import AliasConflictError, IntegrityError, ModelNotFoundError, RegistryError, VersionConflictError
 from serving.spec.manifest import PackageManifest
 
 BUCKET = "streamhub-dev-registry-123456789012"
@@ -310,6 +310,19 @@ def test_a_damaged_entry_is_named(s3: Any, stocked: S3ModelRegistry) -> None:
     s3.put_object(Bucket=BUCKET, Key="models/toy/versions/2.0.0.json", Body=b"{}")
     with pytest.raises(RegistryError, match=r"models/toy/versions/2\.0\.0\.json"):
         stocked.manifest("toy", "2.0.0")
+
+
+@pytest.mark.parametrize("field", ["name", "version", "archive_sha256"])
+def test_an_entry_that_says_it_is_another_is_no_entry(
+    s3: Any, stocked: S3ModelRegistry, tmp_path: Path, field: str
+) -> None:
+    key = {"Bucket": BUCKET, "Key": "models/toy/versions/2.0.0.json"}
+    document = orjson.loads(s3.get_object(**key)["Body"].read())
+    document["manifest"][field] = "../../evil"
+    s3.put_object(**key, Body=orjson.dumps(document))
+    with pytest.raises(IntegrityError, match=r"versions/2\.0\.0\.json: got an entry of another"):
+        stocked.pull("toy", "2.0.0", tmp_path / "a" / "b")
+    assert not (tmp_path / "evil.manifest.json").exists()
 
 
 def test_a_bucket_that_is_not_there_is_one_line(s3: Any) -> None:
