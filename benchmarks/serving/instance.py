@@ -30,6 +30,9 @@ ENDS_WITHIN_S = 10.0
 TOLERANCE = 1e-4
 """Batched sums add in another order, and JSON has fewer digits; more is another answer."""
 
+_SAME_FOR_ALL = {"ORT_DISABLE_TELEMETRY": "1"}
+"""From 1.29 on ONNX Runtime uploads what it is used for, with threads of its own."""
+
 _WARM_SHARE = 0.2
 _POLL_S = 0.01
 _LOG_BYTES = 400
@@ -114,6 +117,11 @@ class Instance:
         try:
             yield
         finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop it until it is `awake` again, unless it runs alone anyway."""
+        if not self.peer.alone:
             processes.send_signal(self.process.pid, signal.SIGSTOP)
 
     def log_end(self) -> str:
@@ -150,7 +158,7 @@ def start(peer: Peer, setting: Setting, site: Site, *, expected: Array, client: 
     log = site.folder / "log"
     began_s = time.monotonic()
     with log.open("wb") as file, processes.pinned(processes.SERVER_CORE):
-        process = _spawn(command.arguments, {**os.environ, **command.environment}, site.folder, file)
+        process = _spawn(command.arguments, {**os.environ, **_SAME_FOR_ALL, **command.environment}, site.folder, file)
     instance = Instance(
         peer=peer,
         setting=setting,
@@ -169,7 +177,7 @@ def start(peer: Peer, setting: Setting, site: Site, *, expected: Array, client: 
         raise
     instance.start_s = time.monotonic() - began_s
     instance.idle_mib = processes.pss_bytes(process.pid) / 2**20
-    processes.send_signal(process.pid, signal.SIGSTOP)
+    instance.stop()
     return instance
 
 

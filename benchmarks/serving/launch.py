@@ -62,7 +62,7 @@ def streamhub(site: Site) -> Command:
 
 def noop(site: Site) -> Command:
     """Give the floor of our HTTP stack."""
-    return Command(arguments=[sys.executable, str(SERVERS.with_name("noop.py")), str(site.port), str(site.answer)])
+    return Command(arguments=[sys.executable, "-m", "benchmarks.serving.noop", str(site.port), str(site.answer)])
 
 
 def script(name: str) -> Callable[[Site], Command]:
@@ -72,7 +72,6 @@ def script(name: str) -> Callable[[Site], Command]:
         environment={
             **site.environment,
             "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_DEDUP_LOGS": "0",
             "PYTHONPATH": str(SERVERS),
         },
     )

@@ -25,7 +25,8 @@ DISTINCT_REQUESTS = 32
 class BenchModel:
     """One input, one output.
 
-    The p90 of an open loop must stay below `budget_ms`; an answer in overload counts within `deadline_ms`.
+    The p90 of an open loop must stay below `budget_ms`; an answer in overload counts within `in_time_ms` of when it was
+    due. The server is told a deadline a tenth shorter, since it does not see the way to it and back.
     """
 
     name: str
@@ -33,7 +34,12 @@ class BenchModel:
     row: tuple[int, ...]
     outputs: int
     budget_ms: float
-    deadline_ms: int
+    in_time_ms: int
+
+    @property
+    def deadline_ms(self) -> int:
+        """What the archive says."""
+        return self.in_time_ms * 9 // 10
 
     def rows(self) -> Array:
         """Give the inputs that are asked, `[DISTINCT_REQUESTS, *row]`, seeded."""
@@ -44,8 +50,8 @@ class BenchModel:
         return np.round(rng.standard_normal(shape), 4).astype(np.float32)
 
 
-RANKER = BenchModel(name="ranker", dtype=DType.FP32, row=(64,), outputs=1, budget_ms=12, deadline_ms=100)
-MODERATOR = BenchModel(name="moderator", dtype=DType.UINT8, row=(3, 64, 64), outputs=4, budget_ms=45, deadline_ms=200)
+RANKER = BenchModel(name="ranker", dtype=DType.FP32, row=(64,), outputs=1, budget_ms=12, in_time_ms=100)
+MODERATOR = BenchModel(name="moderator", dtype=DType.UINT8, row=(3, 64, 64), outputs=4, budget_ms=45, in_time_ms=200)
 MODELS = (RANKER, MODERATOR)
 
 

@@ -1,6 +1,6 @@
 """The floor of the HTTP stack: asyncio.Protocol, httptools and uvloop; reads a request, answers the same bytes always.
 
-Run by the project's own Python: `python noop.py PORT ANSWER_FILE`.
+`python -m benchmarks.serving.noop PORT ANSWER_FILE`, by the project's own Python.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ class Peer:
 
     `requirements` are pip's, `()` for what the project's own environment runs; `programs` must be on the path.
     `windows_ms` maps a setting to its window; each kind of body is asked for `warm_s` before anything is measured.
+    `alone` is a server that works while it is idle and does not stand being stopped: it runs before the others start.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Peer:
     programs: tuple[str, ...] = ()
     windows_ms: Mapping[Setting, float] = field(default_factory=lambda: {"best": 0, "window": WINDOW_MS})
     warm_s: float = 0.3
+    alone: bool = False
     note: str = ""
 
 
@@ -164,6 +166,9 @@ ALL: tuple[Peer, ...] = (
         command=launch.script("with_ray.py"),
         routes=_LISTS_AND_BYTES,
         requirements=("ray[serve]==2.60.0", ORT, NUMPY, ORJSON),
+        alone=True,
+        warm_s=1.0,
+        note="measured before the others, in one go: stopped for a while it loses itself",
     ),
 )
 BY_NAME: Mapping[str, Peer] = {peer.name: peer for peer in ALL}

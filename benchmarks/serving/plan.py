@@ -43,6 +43,10 @@ class Plan:
         """How long one rate is tried."""
         return self.skip_s + self.slices * self.slice_s
 
+    def closed_for(self, peer: Peer) -> float:
+        """How long one closed loop of a peer lasts: one that is not paused is slow, and has few answers to count."""
+        return self.closed_s * (_ALONE_TIMES if peer.alone else 1)
+
     def settings(self, peer: Peer, model: BenchModel) -> tuple[Setting, ...]:
         """Give the settings a peer is started with: a window changes little where arithmetic decides."""
         return tuple(peer.windows_ms) if model is RANKER else ("best",)
@@ -72,7 +76,7 @@ def estimate_s(plan: Plan, chosen: Sequence[Peer]) -> float:
             for setting in plan.settings(peer, model):
                 cells = len(list(plan.cells(peer, setting)))
                 total_s += start_s.get(peer.name, 1.0) + peer.warm_s * len(peer.routes)
-                total_s += plan.repeats * cells * (plan.closed_s + _PAUSE_S)
+                total_s += plan.repeats * cells * (plan.closed_for(peer) + _PAUSE_S)
         total_s += len(plan.searched(chosen)) * _PROBES * (plan.probe_s + _PAUSE_S)
         total_s += plan.repeats * len(OVERLOADS) * (plan.overload_s + plan.closed_s)
         total_s += plan.repeats * len(IN_PROCESS_ROWS) * plan.in_process_s
@@ -80,4 +84,5 @@ def estimate_s(plan: Plan, chosen: Sequence[Peer]) -> float:
 
 
 _PAUSE_S = 0.1
+_ALONE_TIMES = 2
 _PROBES = 7

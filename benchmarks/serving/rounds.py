@@ -27,7 +27,7 @@ FIRST_SHARE = 0.5
 """The search starts at this share of what the closed loop of 32 clients was answered."""
 
 PATIENCE_SHARE = 0.25
-"""How much of the deadline a caller spends on waiting for a free connection of its pool, in overload."""
+"""How much of the time an answer has a caller spends on waiting for a free connection of its pool, in overload."""
 
 _MOST_CLIENTS = 64
 _SEARCH_CLIENTS = 32
@@ -45,13 +45,12 @@ class Rounds:
     told: Told
     samples: dict[Cell, list[Sample]] = field(default_factory=lambda: defaultdict(list))
     failed: dict[str, str] = field(default_factory=dict)
+    _alone: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def closed_loops(self) -> tuple[list[Closed], list[InProcess]]:
-        """Run every cell of every server and the model alone, `repeats` times."""
-        self.told(f"{self.model.name}: warming up")
+    def closed_loops(self) -> list[Closed]:
+        """Run every cell of every server, and the model in this process, `repeats` times."""
         for instance in list(self.instances):
             self._guarded(instance, _warm_up)
-        alone: dict[int, list[float]] = defaultdict(list)
         for turn in range(self.plan.repeats):
             self.told(f"{self.model.name}: closed loops, round {turn + 1} of {self.plan.repeats}")
             for instance in _rotated(self.instances, turn):
@@ -59,13 +58,18 @@ class Rounds:
             with processes.pinned(processes.SERVER_CORE):
                 for rows in IN_PROCESS_ROWS:
                     seconds = self.plan.in_process_s
-                    alone[rows].append(in_process.rows_per_s(self.model, self.graph, rows=rows, seconds=seconds))
-        floors = [InProcess(model=self.model.name, rows=rows, rate=median(rates)) for rows, rates in alone.items()]
-        return [Closed.of(cell, samples) for cell, samples in self.samples.items()], floors
+                    self._alone[rows].append(in_process.rows_per_s(self.model, self.graph, rows=rows, seconds=seconds))
+        return [Closed.of(cell, samples) for cell, samples in self.samples.items()]
+
+    def floors(self) -> list[InProcess]:
+        """Give how fast the model was in this process, in the same rounds."""
+        name = self.model.name
+        return [InProcess(model=name, rows=rows, rate=median(rates)) for rows, rates in self._alone.items()]
 
     def _cells(self, instance: Instance) -> None:
         for kind, clients in self.plan.cells(instance.peer, instance.setting):
-            sample = instance.closed_loop(kind, clients=clients, seconds=self.plan.closed_s)
+            seconds = self.plan.closed_for(instance.peer)
+            sample = instance.closed_loop(kind, clients=clients, seconds=seconds)
             self.samples[self._cell(instance, kind, clients)].append(sample)
 
     def _cell(self, instance: Instance, kind: Kind, clients: int) -> Cell:
@@ -112,7 +116,7 @@ class Rounds:
         )
 
     def overloads(self) -> list[Overload]:
-        """Ask our server above its capacity, which is measured just before; answers count within the deadline."""
+        """Ask our server above its capacity, which is measured just before; answers count within `in_time_ms`."""
         ours = next((each for each in self.instances if each.peer.name == OURS), None)
         if ours is None:
             return []
@@ -124,17 +128,17 @@ class Rounds:
         return [self._overload_of(load, pairs) for load, pairs in seen.items()]
 
     def _overload(self, ours: Instance, load: float, turn: int) -> tuple[float, float]:
-        plan, deadline_s = self.plan, self.model.deadline_ms / 1e3
+        plan, in_time_s = self.plan, self.model.in_time_ms / 1e3
         capacity = ours.closed_loop(_SEARCH_KIND, clients=_MOST_CLIENTS, seconds=plan.closed_s).rate
         run = ours.open_loop(
             _SEARCH_KIND,
             rate=load * capacity,
             connections=OPEN_CONNECTIONS,
             seconds=plan.skip_s + plan.overload_s,
-            patience_s=PATIENCE_SHARE * deadline_s,
+            patience_s=PATIENCE_SHARE * in_time_s,
             seed=turn,
         )
-        return capacity, goodput(run.due_s, run.latency_s, within_s=deadline_s, skip_s=plan.skip_s)
+        return capacity, goodput(run.due_s, run.latency_s, within_s=in_time_s, skip_s=plan.skip_s)
 
     def _overload_of(self, load: float, pairs: Sequence[tuple[float, float]]) -> Overload:
         capacity = median(pair[0] for pair in pairs)
@@ -151,8 +155,8 @@ class Rounds:
         try:
             with instance.awake():
                 measure(instance)
-        except BenchmarkError as error:
-            self.told(str(error))
+        except (BenchmarkError, OSError, ValueError) as error:
+            self.told(f"{instance.name}: {error}")
             self.failed[instance.name] = str(error)
             self.instances.remove(instance)
             return False

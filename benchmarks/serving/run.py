@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -40,6 +41,14 @@ class Kit:
     expected: Array
     client: load.Client
     folder: Path
+
+
+class Wanted(NamedTuple):
+    """One server to start: who, at which setting, by which Python."""
+
+    peer: Peer
+    setting: Setting
+    python: Path
 
 
 def run(chosen: Sequence[Peer], plan: Plan, *, cache: Path, told: Told) -> Results:
@@ -91,35 +100,46 @@ def _kit(model: BenchModel, folder: Path, program: Path) -> Kit:
 
 
 def _measure(kit: Kit, installed: Sequence[tuple[Peer, Path]], plan: Plan, results: Results, told: Told) -> None:
-    with ExitStack() as stack:
-        instances = []
-        for peer, python in installed:
-            for setting in plan.settings(peer, kit.model):
-                told(f"{kit.model.name}: starting {peer.name} ({setting})")
-                try:
-                    instance = _start(kit, peer, setting, python)
-                except (StreamHubError, OSError) as error:
-                    told(str(error))
-                    results.started.append(_not_run(kit, peer, setting, str(error)))
-                else:
-                    stack.callback(instance.end)
-                    instances.append(instance)
-        rounds = Rounds(model=kit.model, graph=kit.graph, plan=plan, instances=list(instances), told=told)
-        closed, floors = rounds.closed_loops()
-        results.closed += closed
-        results.in_process += floors
+    wanted = [Wanted(peer, setting, python) for peer, python in installed for setting in plan.settings(peer, kit.model)]
+    for one in wanted:
+        if one.peer.alone:
+            with _running(kit, [one], plan, results, told) as rounds:
+                results.closed += rounds.closed_loops()
+    with _running(kit, [each for each in wanted if not each.peer.alone], plan, results, told) as rounds:
+        results.closed += rounds.closed_loops()
+        results.in_process += rounds.floors()
         results.open += rounds.searches()
         results.overload += rounds.overloads()
-        results.started += [_ran(each, rounds.failed.get(each.name, "")) for each in instances]
         results.invariants += tried([each for each in rounds.instances if each.peer.name == OURS])
 
 
-def _start(kit: Kit, peer: Peer, setting: Setting, python: Path) -> Instance:
+@contextmanager
+def _running(kit: Kit, wanted: Sequence[Wanted], plan: Plan, results: Results, told: Told) -> Iterator[Rounds]:
+    """Start servers, give the rounds over those that came up, end them and note how each fared."""
+    with ExitStack() as stack:
+        instances = []
+        for each in wanted:
+            told(f"{kit.model.name}: starting {each.peer.name} ({each.setting})")
+            try:
+                instance = _start(kit, each)
+            except (StreamHubError, OSError) as error:
+                told(str(error))
+                results.started.append(_not_run(kit, each.peer, each.setting, str(error)))
+            else:
+                stack.callback(instance.end)
+                instances.append(instance)
+        rounds = Rounds(model=kit.model, graph=kit.graph, plan=plan, instances=list(instances), told=told)
+        yield rounds
+        results.started += [_ran(each, rounds.failed.get(each.name, "")) for each in instances]
+
+
+def _start(kit: Kit, wanted: Wanted) -> Instance:
+    peer, setting = wanted.peer, wanted.setting
     folder = kit.folder / f"{peer.name}-{setting}"
     folder.mkdir()
     port, *spare_ports = _free_ports()
     site = Site(
-        python=python,
+        python=wanted.python,
         model=kit.model,
         graph=kit.graph,
         archive=kit.archive,

@@ -35,8 +35,9 @@ class Scores:
 
 if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False, logging_level="warning", object_store_memory=100 << 20)
-    serve.start(http_options={"host": "127.0.0.1", "port": PORT})
-    serve.run(Scores.bind(), route_prefix="/")
+    quiet = {"enable_access_log": False, "log_level": "WARNING"}
+    serve.start(http_options={"host": "127.0.0.1", "port": PORT}, logging_config=quiet)
+    serve.run(Scores.bind(), route_prefix="/", logging_config=quiet)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     serve.shutdown()
     ray.shutdown()
