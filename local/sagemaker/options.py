@@ -14,7 +14,7 @@ class Options:
     """Knobs of the service; the defaults suit a laptop."""
 
     server_command: tuple[str, ...] = (sys.executable, "-m", "serving.runtime", "--refuse-large")
-    """What serves an archive, in place of Triton: takes --archive, --host and --port, prints `{"port": N}` when ready."""
+    """Serves an archive in place of Triton: takes --archive, --host, --port and prints `{"port": N}` when ready."""
     weights_update_s: float = 0.25
     """How long an endpoint is Updating after new weights or counts."""
     deletion_s: float = 0.25
