@@ -111,6 +111,8 @@ class _Supervisor:
         self._board = folder / "metrics"
         self._board.mkdir()
         self._cores = cores
+        self._environment = {**os.environ, "TMPDIR": str(folder)}
+        """What a process leaves that is killed goes with this one."""
         self._stopping = asyncio.Event()
         self._failed = False
         self._restarts = 0
@@ -155,7 +157,9 @@ class _Supervisor:
         command = [sys.executable, "-m", "serving.runtime", *self._group.arguments, *more]
         command += ["--processes", "1", "--port", str(self._port), "--cores", str(self._cores)]
         pipe = asyncio.subprocess.PIPE
-        started = await asyncio.create_subprocess_exec(*command, "--member", str(self._board), stdin=pipe, stdout=pipe)
+        started = await asyncio.create_subprocess_exec(
+            *command, "--member", str(self._board), stdin=pipe, stdout=pipe, env=self._environment
+        )
         process = self._alive[slot] = _Process(started)
         return process
 

@@ -78,7 +78,10 @@ def test_whoever_is_asked_is_ready_and_answers_for_all(start: Any, read: Read) -
         assert server.metric("streamhub_ready") == 1
 
 
-def test_one_that_dies_is_started_again_while_the_others_serve(start: Any) -> None:
+def test_one_that_dies_is_started_again_while_the_others_serve(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with start("linear", "--processes", "2", said="process 1 ended with -9; started again in 0.1 s") as server:
         with connections(server, 30) as clients:
             for client in clients:
@@ -95,6 +98,7 @@ def test_one_that_dies_is_started_again_while_the_others_serve(start: Any) -> No
         until(lambda: len(members(server)) == 2, "another one is there")
         assert before[0] in members(server)
         until(lambda: server.metric(OK) == 50, "what the dead one counted is kept")
+    assert list(tmp_path.iterdir()) == [], "what the dead one had unpacked is gone"
 
 
 def test_sigterm_loses_nothing_that_was_accepted(start: Any, read: Read) -> None:
