@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from serving.runtime.metrics import Metrics
-from serving.runtime.repository import Hosted
+from serving.runtime.repository import TRITON_VERSION, Hosted
 from serving.spec.runtime import TritonRuntime
 from serving.spec.tensors import DType, TensorSpec
 
@@ -28,18 +28,21 @@ _FAILURES = ("invalid", "rejected", "expired", "failed")
 
 
 def metadata(hosted: Hosted) -> dict[str, object]:
-    """Give name, versions, platform and tensors."""
+    """Give name, version, platform and tensors.
+
+    The version is that of the folder in the archive, as Triton tells of the same archive: its tools count on a number.
+    """
     served = hosted.served
     rows = [-1] if hosted.reader.batched else []
     tensors = {
         key: [{"name": t.name, "datatype": t.dtype.value, "shape": [*rows, *t.shape]} for t in group]
         for key, group in (("inputs", served.inputs), ("outputs", served.outputs))
     }
-    return {"name": hosted.name, "versions": [served.version], "platform": hosted.platform, **tensors}
+    return {"name": hosted.name, "versions": [TRITON_VERSION], "platform": hosted.platform, **tensors}
 
 
 def configuration(hosted: Hosted) -> dict[str, object]:
-    """Give what `config.pbtxt` says of tensors, batching and instances."""
+    """Give what `config.pbtxt` says of tensors, batching and instances; the version of the spec is a parameter."""
     served, runtime = hosted.served, hosted.served.runtime
     document: dict[str, object] = {
         "name": hosted.name,
@@ -48,6 +51,7 @@ def configuration(hosted: Hosted) -> dict[str, object]:
         "max_batch_size": runtime.max_batch_size if isinstance(runtime, TritonRuntime) else 0,
         "input": [_tensor(tensor) for tensor in served.inputs],
         "output": [_tensor(tensor) for tensor in served.outputs],
+        "parameters": {"streamhub_version": {"string_value": served.version}},
     }
     if isinstance(runtime, TritonRuntime):
         document["instance_group"] = [{"name": hosted.name, "kind": "KIND_CPU", "count": runtime.instances}]
@@ -68,22 +72,23 @@ def _tensor(tensor: TensorSpec) -> dict[str, object]:
 def statistics(hosted: Hosted) -> dict[str, object]:
     """Give counts and nanoseconds since the model was loaded; what a step took is summed over requests.
 
-    `compute_input` is decoding and checking, which happens before the queue here; `compute_output` is writing.
+    Steps are counted once a request is answered, because Triton's tools want equal counts. `compute_input` is decoding
+    and checking, which comes before the queue here, and `compute_output` is writing.
     """
     metrics = hosted.metrics
     ok = metrics.outcomes["ok"]
     return {
         "name": hosted.name,
-        "version": hosted.served.version,
+        "version": TRITON_VERSION,
         "last_inference": round(metrics.last_epoch_s * 1e3),
         "inference_count": metrics.rows,
         "execution_count": metrics.executions,
         "inference_stats": {
             "success": _duration(ok, metrics.request_us.total / 1e6),
             "fail": _duration(sum(metrics.outcomes[name] for name in _FAILURES), metrics.failed_s),
-            "queue": _duration(metrics.computed, metrics.queued_s),
-            "compute_input": _duration(metrics.decoded, metrics.decoded_s),
-            "compute_infer": _duration(metrics.computed, metrics.computed_s),
+            "queue": _duration(ok, metrics.queued_s),
+            "compute_input": _duration(ok, metrics.decoded_s),
+            "compute_infer": _duration(ok, metrics.computed_s),
             "compute_output": _duration(ok, metrics.encoded_s),
             "cache_hit": _duration(0, 0.0),
             "cache_miss": _duration(0, 0.0),

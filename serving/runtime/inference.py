@@ -114,7 +114,6 @@ class Inferences:
                     decoded = decoded._replace(asked=reply.form(decoded.asked))
                 asked_s = decoded.asked.within_s
                 job = _Inference(hosted, exchange, decoded, min(asked_s, limit_s), reply)
-                metrics.decoded += 1
                 metrics.decoded_s += monotonic() - arrived_s
                 batcher.submit(job)
             except InferenceError as error:

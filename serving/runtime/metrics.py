@@ -49,9 +49,7 @@ class Metrics:
         "batch_rows",
         "batches",
         "compute_us",
-        "computed",
         "computed_s",
-        "decoded",
         "decoded_s",
         "encoded_s",
         "executions",
@@ -68,8 +66,6 @@ class Metrics:
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self.rows = 0
         self.executions = 0
-        self.decoded = 0
-        self.computed = 0
         self.decoded_s = 0.0
         self.queued_s = 0.0
         self.computed_s = 0.0
@@ -88,7 +84,6 @@ class Metrics:
         self.executions += 1
         self.last_epoch_s = time()
         self.rows += rows
-        self.computed += requests
         self.queued_s += queued_s
         self.computed_s += seconds * requests
         size = self.batches.get(rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +50,7 @@ def test_the_configuration_is_tritons_own_message(client: Any, version: str) -> 
     config = json_format.ParseDict(client.get_model_config("linear", version), model_config_pb2.ModelConfig())
     assert (config.name, config.backend, config.platform) == ("linear", "onnxruntime", "onnxruntime_onnx")
     assert config.max_batch_size == 16
+    assert config.parameters["streamhub_version"].string_value == "2.1.0"
     assert [(t.name, t.data_type, [*t.dims]) for t in config.input] == [
         ("x", model_config_pb2.TYPE_FP32, [4]),
         ("pick", model_config_pb2.TYPE_INT64, [1]),
@@ -66,7 +69,7 @@ def statistics(client: Any) -> dict[str, Any]:
 def test_statistics_count_requests_rows_and_executions_with_their_times(start: Any) -> None:
     with start("linear") as server, triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
         before = statistics(client)
-        assert (before["name"], before["version"]) == ("linear", "2.1.0")
+        assert (before["name"], before["version"]) == ("linear", "1")
         assert before["inference_count"] == before["execution_count"] == 0
         for _ in range(3):
             client.infer("linear", inputs())
@@ -175,3 +178,12 @@ def test_an_answer_may_come_in_chunks_when_it_is_asked_for(linear: Any) -> None:
             answer = http.post(path, content=json.dumps(document))
             assert answer.headers["transfer-encoding"] == "chunked"
             assert answer.json()["outputs"][0]["data"] == EXPECTED.ravel().tolist()
+
+
+@pytest.mark.skipif(shutil.which("perf_analyzer") is None, reason="no perf_analyzer (tritonclient <= 2.44 carries it)")
+def test_perf_analyzer_measures_the_server(linear: Any) -> None:
+    command = ["perf_analyzer", "-m", "linear", "-u", f"127.0.0.1:{linear.port}", "--input-data", "zero"]
+    options = ["--concurrency-range", "4", "--measurement-interval", "1000", "-s", "99", "-b", "2"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Successful request count" in done.stdout
