@@ -113,7 +113,7 @@ class Instance:
     @contextmanager
     def awake(self) -> Iterator[None]:
         """Let the server run inside; elsewhere it is stopped, so that servers do not disturb each other."""
-        processes.send_signal(self.process.pid, signal.SIGCONT)
+        processes.send_signal(processes.tree(self.process.pid), signal.SIGCONT)
         try:
             yield
         finally:
@@ -122,7 +122,7 @@ class Instance:
     def stop(self) -> None:
         """Stop it until it is `awake` again, unless it runs alone anyway."""
         if not self.peer.alone:
-            processes.send_signal(self.process.pid, signal.SIGSTOP)
+            processes.send_signal(processes.tree(self.process.pid), signal.SIGSTOP)
 
     def log_end(self) -> str:
         """Give the end of what it wrote, in one line."""
@@ -130,14 +130,13 @@ class Instance:
 
     def end(self) -> None:
         """Ask it to end, and end what is left of it."""
-        pids = processes.tree(self.process.pid)
-        processes.send_signal(self.process.pid, signal.SIGCONT)
+        started = processes.tree(self.process.pid)
+        processes.send_signal(started, signal.SIGCONT)
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(ENDS_WITHIN_S)
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # who outlived its parent is found by its session, who left the session was its descendant before
+        processes.send_signal({*started, *processes.tree(self.process.pid)}, signal.SIGKILL)
         self.process.wait()
 
 

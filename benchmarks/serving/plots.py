@@ -35,22 +35,22 @@ def _cpu(axes: Axes, results: Results, kind: Kind) -> None:
         cell = each.cell
         if (cell.model, cell.kind, cell.clients) == (RANKER.name, kind, 32):
             found[cell.peer] = min(each.cpu_us, found.get(cell.peer, each.cpu_us))
-    _bars(axes, found, digits="{:,.0f}")
+    _bars(axes, found)
     axes.set_xscale("log")
-    axes.set_title(f"CPU a request, {kind}, 32 clients, µs (log)", fontsize=9, loc="left")
+    axes.set_title(f"CPU a request, {kind}, 32 clients: µs, log scale\nless is better", fontsize=9, loc="left")
 
 
 def _rates(axes: Axes, results: Results) -> None:
     found = {each.peer: each.rate for each in results.open if each.model == RANKER.name and each.rate is not None}
-    _bars(axes, dict(found), digits="{:,.0f}", most_first=True)
-    axes.set_title(f"highest rate, p90 ≤ {RANKER.budget_ms:g} ms, requests/s", fontsize=9, loc="left")
+    _bars(axes, found, most_first=True)
+    axes.set_title(f"requests/s with p90 ≤ {RANKER.budget_ms:g} ms\nmore is better", fontsize=9, loc="left")
 
 
-def _bars(axes: Axes, values: dict[str, float], *, digits: str, most_first: bool = False) -> None:
+def _bars(axes: Axes, values: dict[str, float], *, most_first: bool = False) -> None:
     names = sorted(values, key=lambda name: values[name], reverse=not most_first)
     colours = [_OURS if name == OURS else _FLOOR if name == NOOP else _PEER for name in names]
     bars = axes.barh(names, [values[name] for name in names], color=colours, height=0.7)
-    axes.bar_label(bars, [digits.format(values[name]) for name in names], padding=3, fontsize=8)
+    axes.bar_label(bars, [f"{values[name]:,.0f}" for name in names], padding=3, fontsize=8)
     axes.margins(x=0.22)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -28,20 +28,23 @@ def pinned(core: int) -> Iterator[None]:
 
 
 def tree(root_pid: int) -> list[int]:
-    """Give a process and its descendants that are alive."""
-    children = defaultdict(list)
+    """Give a process, its descendants and whoever is left of its session, as far as they are alive."""
+    children, members, alive = defaultdict(list), [], set()
     for path in _PROC.iterdir():
         if path.name.isdigit():
             with suppress(*_GONE):
                 # the name, in brackets, may hold blanks and brackets (proc(5))
-                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-                children[parent].append(int(path.name))
-    found, waiting = [], [root_pid]
+                _, parent, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+                alive.add(int(path.name))
+                children[int(parent)].append(int(path.name))
+                if int(session) == root_pid:
+                    members.append(int(path.name))
+    found, waiting = set(members), [root_pid]
     while waiting:
         pid = waiting.pop()
-        found.append(pid)
+        found.add(pid)
         waiting += children[pid]
-    return found
+    return sorted(found & alive)
 
 
 def cpu_s(root_pid: int) -> float:
@@ -65,8 +68,8 @@ def pss_bytes(root_pid: int) -> int:
     return total_kb << 10
 
 
-def send_signal(root_pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process and its descendants."""
-    for pid in tree(root_pid):
+def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those of the processes that are alive."""
+    for pid in pids:
         with suppress(*_GONE):
             os.kill(pid, number)
