@@ -27,7 +27,7 @@ from serving.errors import (
 )
 from serving.runtime.exchange import Exchange, Head
 from serving.runtime.manager import ModelManager
-from serving.runtime.repository import Hosted, State
+from serving.runtime.repository import TRITON_VERSION, Hosted, State
 from serving.runtime.shelf import Shelf, inside
 
 _PAGE = 100
@@ -172,7 +172,7 @@ class Admin:
 
     def _rows(self) -> list[dict[str, str]]:
         there = {
-            hosted.name: _row(hosted.name, hosted.served.version, hosted.state, hosted.reason)
+            hosted.name: _row(hosted.name, TRITON_VERSION, hosted.state, hosted.reason)
             for hosted in (*self._repository.leaving, *self._repository)
         }
         known = set(self._shelf.sources()) if self._shelf is not None else set()

@@ -205,6 +205,20 @@ def launched(*options: str, environ: Mapping[str, str] | None = None, said: str 
             process.communicate()
 
 
+@pytest.fixture(name="failing")
+def failing_fixture() -> Callable[..., str]:
+    """Start a server that cannot start; gives what it says."""
+
+    def run(*options: str, environ: Mapping[str, str] | None = None) -> str:
+        command = [sys.executable, "-m", "serving.runtime", "--port", "0", *options]
+        environment = {**os.environ, **(environ or {})}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        assert done.returncode == 1, done.stderr
+        return done.stderr
+
+    return run
+
+
 MODELS = {"linear": (LINEAR, linear_graph), "slow": (SLOW, slow_graph), "text": (TEXT, text_graph)}
 Pack = Callable[..., Path]
 Start = Callable[..., AbstractContextManager[Server]]

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -19,7 +20,9 @@ from typing import Any
 import httpx
 import pytest
 
+from serving.errors import ServerError
 from serving.protocol.served import ServedModel
+from serving.runtime.vllm import free_port
 from serving.spec.runtime import VllmRuntime
 from serving.spec.tensors import DType, TensorSpec
 from tests.integration.runtime.conftest import Server, launched
@@ -268,6 +271,15 @@ def test_sigterm_while_the_child_starts_ends_both(archive: Path, environ: dict[s
     _, errors = server.communicate(timeout=60)
     assert (server.returncode, errors) == (0, "")
     assert not alive(int((own / "pid").read_text()))
+
+
+def test_a_child_gets_a_free_port_of_those_left_to_it() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = int(taken.getsockname()[1])
+        with pytest.raises(ServerError, match="all taken"):
+            free_port((port, port))
+    assert free_port((port, port)) == port
 
 
 @pytest.mark.train
