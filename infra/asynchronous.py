@@ -124,10 +124,13 @@ def _told(topics: Notifications) -> sagemaker.CfnEndpointConfig.AsyncInferenceNo
 
 
 def allow_exchange(role: ExecutionRole, *, exchange: Exchange, notifications: Notifications | None) -> None:
-    """Let the endpoint's role read requests, write answers and tell of them."""
+    """Let the endpoint's role read requests, write answers of up to a gigabyte and tell of them.
+
+    The actions are those of the SageMaker guide, *async-inference-create-endpoint-prerequisites*.
+    """
     exchange.telemetry.grant_read_under(role.role, exchange.inputs)
-    exchange.telemetry.grant_write_under(role.role, exchange.outputs)
-    exchange.telemetry.grant_write_under(role.role, exchange.failures)
+    for prefix in (exchange.outputs, exchange.failures):
+        exchange.telemetry.grant_write_under(role.role, prefix, in_parts=True)
     if notifications is not None:
         notifications.grant_publish(role.role)
 

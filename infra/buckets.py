@@ -116,7 +116,7 @@ class DataBucket(Construct):
 
     def grant_read_under(self, grantee: iam.IGrantable, prefix: str) -> None:
         """Let it get objects below a prefix, and list them."""
-        self._grant_objects(grantee, "s3:GetObject", prefix)
+        self._grant_objects(grantee, ("s3:GetObject",), prefix)
         self.grant_list_under(grantee, prefix)
         if self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant_decrypt(grantee)
@@ -133,15 +133,16 @@ class DataBucket(Construct):
             conditions={"StringLikeIfExists": {"s3:prefix": [prefix, f"{prefix}/*"]}},
         )
 
-    def grant_write_under(self, grantee: iam.IGrantable, prefix: str) -> None:
-        """Let it put objects below a prefix; it can delete none."""
-        self._grant_objects(grantee, "s3:PutObject", prefix)
+    def grant_write_under(self, grantee: iam.IGrantable, prefix: str, *, in_parts: bool = False) -> None:
+        """Let it put objects below a prefix, and give up large ones half way; it can delete none."""
+        abort = ("s3:AbortMultipartUpload",) if in_parts else ()
+        self._grant_objects(grantee, ("s3:PutObject", *abort), prefix)
         if self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant(grantee, *_WRITE_WITH_KEY)
 
-    def _grant_objects(self, grantee: iam.IGrantable, action: str, prefix: str) -> None:
+    def _grant_objects(self, grantee: iam.IGrantable, actions: Sequence[str], prefix: str) -> None:
         resource = f"{self._arn}/{prefix}/*"
-        iam.Grant.add_to_principal(grantee=grantee, actions=[action], resource_arns=[resource])
+        iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[resource])
         acknowledge(_node(grantee), f"AwsSolutions-IAM5[Resource::{resource}]", reason=_OBJECTS)
 
 

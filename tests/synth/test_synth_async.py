@@ -121,6 +121,8 @@ def test_its_role_reads_requests_and_writes_answers_of_this_endpoint_alone(queue
                 granted.setdefault(action, set()).update(map(str, resources))
     bucket = "arn:aws:s3:::streamhub-lab-telemetry-111122223333"
     assert granted["s3:PutObject"] == {f"{bucket}/async/{NAME}/{place}/*" for place in ("output", "failure")}
+    # SageMaker guide, *async-inference-create-endpoint-prerequisites*: answers of a gigabyte are put in parts
+    assert granted["s3:AbortMultipartUpload"] == granted["s3:PutObject"]
     assert f"{bucket}/async/{NAME}/input/*" in granted["s3:GetObject"]
     assert len(granted["sns:Publish"]) == 2
 
