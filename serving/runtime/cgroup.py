@@ -28,6 +28,12 @@ def memory_limit_bytes(*, root: Path = ROOT, installed: int | None = None) -> in
     return min([machine, *_memory_limits(root)])
 
 
+def free_bytes() -> int:
+    """Give what this process may still have."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return memory_limit_bytes() - pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def _quotas(root: Path) -> Iterator[float]:
     for folder in _folders(root, ""):
         quota, _, period = _text(folder / "cpu.max").partition(" ")

@@ -14,7 +14,9 @@ from serving.protocol import codec
 from serving.protocol.archive import ModelFolder, open_folder, unpack
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import Array
+from serving.runtime.cgroup import free_bytes
 from serving.runtime.checks import RequestCheck
+from serving.runtime.memory import size_of
 from serving.runtime.runner import Runner, blank
 from serving.runtime.threads import AskedThreads, ThreadPlan, tuned
 from serving.spec.runtime import TritonRuntime
@@ -81,12 +83,17 @@ def load(folder: ModelFolder, caps: Caps, *, threads: AskedThreads) -> Loaded:
     try:
         if runtime.backend == "onnxruntime":
             make = partial(_onnx, folder.model, served, batched=batched)
-            model, times, plan = tuned(make, sample, max_rows=caps.max_rows, asked=asked)
+            room = partial(_has_room, folder)
+            model, times, plan = tuned(make, sample, max_rows=caps.max_rows, asked=asked, room=room)
             return Loaded(model, times, plan.workers)
         runner = _runner(folder, runtime, asked)
         return Loaded(runner, _warmed(runner, sample, caps), runtime.instances)
     except InferenceError as error:
         raise ArchiveError(f"{served.name} {served.version}: its sample does not run: {error}") from None
+
+
+def _has_room(folder: ModelFolder) -> bool:
+    return free_bytes() >= size_of(folder.root)
 
 
 def _warmed(runner: Runner, sample: Sequence[Array], caps: Caps) -> ServiceTimes:

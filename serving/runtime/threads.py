@@ -116,12 +116,14 @@ def tuned(
     *,
     max_rows: int,
     asked: AskedThreads,
+    room: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[M, ServiceTimes, ThreadPlan]:
     """Load a model with the threads that run it best on this machine, and warm it.
 
     Where runs are shorter than the way to a thread and back there is nothing to choose. Else every other plan is
-    measured while there is time, with a batch that one thread runs in 20 ms, on as many workers as the plan has.
+    measured while there is time, with a batch that one thread runs in 20 ms, on as many workers as the plan has; those
+    that need the model loaded a second time beside the first only if there is `room` for it.
 
     Raises:
         ArchiveError: the model cannot be loaded.
@@ -139,13 +141,13 @@ def tuned(
     rows = max((size for size in sizes(max_rows) if times.seconds(size) <= _LONGEST_RUN_S), default=1)
     batch = [repeated(array, rows) for array in sample] if max_rows > 1 else list(sample)
     until_s = clock() + max(BUDGET_S, warm_s)
-    found = [_measure(model, first, batch)]
+    found = [_measure(model, first, batch, rows)]
     for plan in others:
         alike = plan.alike(first)
-        if clock() + (0.0 if alike else load_s) + found[-1].run_s * _REPEATS > until_s:
+        if clock() + (0.0 if alike else load_s) + found[-1].run_s * _REPEATS > until_s or not (alike or room()):
             continue
         other = model if alike else make(plan)
-        found.append(_measure(other, plan, batch))
+        found.append(_measure(other, plan, batch, rows))
         if other is not model:
             other.close()
     chosen = best(found)
@@ -156,9 +158,7 @@ def tuned(
     return model, model.warm_up(sample, max_rows=max_rows), chosen
 
 
-def _measure(model: Warmed, plan: ThreadPlan, batch: Sequence[Array]) -> Measured:
-    rows = len(batch[0])
-
+def _measure(model: Warmed, plan: ThreadPlan, batch: Sequence[Array], rows: int) -> Measured:
     def runs(_: int) -> list[float]:
         return [_timed(model, batch) for _ in range(_REPEATS)]
 

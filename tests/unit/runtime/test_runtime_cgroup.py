@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.runtime.cgroup import memory_limit_bytes, usable_cores
+from serving.runtime.cgroup import free_bytes, memory_limit_bytes, usable_cores
 
 GIB = 1 << 30
 
@@ -90,4 +90,5 @@ def test_the_affinity_bounds_cores_too(tmp_path: Path) -> None:
 
 def test_this_machine_has_cores_and_memory() -> None:
     assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))
+    assert 0 < free_bytes() < memory_limit_bytes()
     assert 1 << 26 < memory_limit_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

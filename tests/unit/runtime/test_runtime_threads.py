@@ -84,7 +84,11 @@ class Model:
 
 
 def tune(
-    run_s: Callable[[ThreadPlan, int], float], asked: AskedThreads, *, clock: Callable[[], float] = time.monotonic
+    run_s: Callable[[ThreadPlan, int], float],
+    asked: AskedThreads,
+    *,
+    room: bool = True,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[Model], Model, ThreadPlan]:
     made: list[Model] = []
 
@@ -92,7 +96,7 @@ def tune(
         made.append(Model(plan, run_s))
         return made[-1]
 
-    model, _, plan = tuned(make, [np.zeros((1, 2))], max_rows=32, asked=asked, clock=clock)
+    model, _, plan = tuned(make, [np.zeros((1, 2))], max_rows=32, asked=asked, room=lambda: room, clock=clock)
     assert [each.closed for each in made if each is not model] == [True] * (len(made) - 1)
     assert not model.closed
     return made, model, plan
@@ -120,6 +124,12 @@ def test_one_core_leaves_nothing_to_choose() -> None:
     made, _, plan = tune(lambda _, rows: 0.002 * rows, AskedThreads(cores=1))
     assert len(made) == 1
     assert plan == ONE
+
+
+def test_a_model_that_fits_the_memory_once_is_loaded_once() -> None:
+    made, _, plan = tune(lambda plan, rows: (0.002 + 0.0001 * rows) / plan.intra_op, AskedThreads(cores=2), room=False)
+    assert len(made) == 1
+    assert plan == ThreadPlan(workers=2)
 
 
 @pytest.mark.parametrize(("tick_s", "most"), [(0.0, 4), (10.0, 2)])
