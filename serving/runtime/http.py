@@ -9,32 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from time import monotonic
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 import httptools
 
 from serving.runtime.exchange import Exchange, Head
+from serving.runtime.framing import LISTS, READ, refused, too_large
 from serving.runtime.headers import request_id
 from serving.runtime.journal import Journal
 from serving.runtime.settings import Limits
 
-_READ = frozenset(
-    (
-        b"accept",
-        b"content-type",
-        b"content-length",
-        b"content-encoding",
-        b"expect",
-        b"inference-header-content-length",
-        b"transfer-encoding",
-        b"x-amzn-sagemaker-custom-attributes",
-        b"x-amzn-sagemaker-inference-id",
-        b"x-amzn-sagemaker-session-id",
-        b"x-amzn-sagemaker-target-model",
-        b"x-request-id",
-        b"x-streamhub-timeout-ms",
-    )
-)
 _MOST_PIECES = 4096
 _MOST_REMEMBERED = 1024
 _MOST_REMEMBERED_BYTES = 2048
@@ -208,16 +192,19 @@ class Connection(asyncio.Protocol):
         self._count_head(len(name) + len(value))
         lower = name.lower()
         current = self._current
-        if lower in _READ and current is not None and not current.method:  # a trailer comes after the method is known
-            before = current.headers.get(lower) if lower == b"accept" else None
+        if lower in READ and current is not None and not current.method:  # a trailer comes after the method is known
+            before = current.headers.get(lower)
+            if before is not None and lower not in LISTS:
+                self._refuse_now(400, f"{lower.decode()}: got it twice; allowed once; send one of them")
             current.headers[lower] = value if before is None else b"%s,%s" % (before, value)
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
         limit = self.app.limits.max_head_bytes
         if self._head_bytes > limit:
-            self._refuse(431, f"request: got a head of more than {limit} bytes; allowed {limit}; send fewer headers")
-            raise _RefusedError
+            self._refuse_now(
+                431, f"request: got a head of more than {limit} bytes; allowed {limit}; send fewer headers"
+            )
 
     def on_headers_complete(self) -> None:
         """Refuse what is too large before it is sent, and let the others send it."""
@@ -231,31 +218,26 @@ class Connection(asyncio.Protocol):
         current.request_id = request_id(headers)
         if b"x-request-id" in headers and current.request_id:
             current.echo = b"x-request-id: %s\r\n" % current.request_id
-        length = headers.get(b"content-length")
-        if length is not None:
-            current.body_bytes = int(length)
-            if current.body_bytes > self.app.limits.max_body_bytes:
-                self._too_large(length.decode())
-        if b"expect" in headers:
-            if headers[b"expect"].lower() != b"100-continue":
-                self._refuse(417, "expect: got an unknown expectation; allowed 100-continue; leave it out")
-                raise _RefusedError
-            if not self._pending:
-                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        refusal = refused(
+            headers,
+            version=self._parser.get_http_version(),
+            upgrade=self._parser.should_upgrade(),
+            max_body_bytes=self.app.limits.max_body_bytes,
+        )
+        if refusal is not None:
+            self._refuse_now(*refusal)
+        current.body_bytes = int(headers.get(b"content-length", b"0"))
+        if b"expect" in headers and not self._pending:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
         """Keep a piece of the body."""
         self._body.append(data)
         self._body_bytes += len(data)
         if self._body_bytes > self.app.limits.max_body_bytes:
-            self._too_large(f"{self._body_bytes} and more")
+            self._refuse_now(413, too_large(f"{self._body_bytes} and more", self.app.limits.max_body_bytes))
         if len(self._body) > _MOST_PIECES:
             self._body = [b"".join(self._body)]
-
-    def _too_large(self, got: str) -> None:
-        limit = self.app.limits.max_body_bytes
-        self._refuse(413, f"body: got {got} bytes; allowed {limit}; send fewer rows a request")
-        raise _RefusedError
 
     def on_message_complete(self) -> None:
         """Hand over a whole request."""
@@ -322,6 +304,10 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
         else:
             self._transport.close()
+
+    def _refuse_now(self, status: int, text: str) -> NoReturn:
+        self._refuse(status, text)
+        raise _RefusedError
 
     def _refuse(self, status: int, text: str, extra: bytes = b"") -> None:
         """Answer a request that cannot be read to its end, behind those before it, and close."""

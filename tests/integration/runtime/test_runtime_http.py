@@ -97,6 +97,10 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "an unknown model": (post(GOOD, path="/v2/models/other/infer"), 404, "linear"),
     "an unknown version": (post(GOOD, path="/v2/models/linear/versions/9/infer"), 404, "linear"),
     "another method": (b"GET /invocations HTTP/1.1\r\nhost: x\r\n\r\n", 405, "POST"),
+    "options": (b"OPTIONS /ping HTTP/1.1\r\nhost: x\r\n\r\n", 405, "GET"),
+    "no path at all": (b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n", 404, "/invocations"),
+    "a path with dots": (b"GET /v2/../ping HTTP/1.1\r\nhost: x\r\n\r\n", 404, "/invocations"),
+    "a path with a zero byte": (b"GET /v2/models/%zz%00 HTTP/1.1\r\nhost: x\r\n\r\n", 404, "/invocations"),
 }
 CLOSED: dict[str, tuple[bytes, int, str]] = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400, "HTTP"),
@@ -115,6 +119,47 @@ CLOSED: dict[str, tuple[bytes, int, str]] = {
     "chunk extensions without end": (chunked()[:-5] + b"1;" + b"a" * 2_000_000, 431, "32768"),
     "trailers without end": (chunked(b"x")[:-2] + b"t: " + b"a" * 2_000_000, 431, "32768"),
     "an unknown expectation": (post(GOOD, "expect: the-inquisition"), 417, "100-continue"),
+    "lines that end in LF alone": (b"GET /ping HTTP/1.1\nhost: x\n\n", 400, "HTTP"),
+    "one line that ends in LF alone": (b"GET /ping HTTP/1.1\r\nhost: x\n\r\n", 400, "HTTP"),
+    "lines that end in CR alone": (b"GET /ping HTTP/1.1\rhost: x\r\r\n\r\n", 400, "HTTP"),
+    "a header over two lines": (b"GET /ping HTTP/1.1\r\nhost: x\r\n y\r\n\r\n", 400, "HTTP"),
+    "a zero byte in a header": (b"GET /ping HTTP/1.1\r\nhost: x\r\na: b\x00c\r\n\r\n", 400, "HTTP"),
+    "a header without a name": (b"GET /ping HTTP/1.1\r\n: x\r\n\r\n", 400, "HTTP"),
+    "a blank before a colon": (b"POST /invocations HTTP/1.1\r\ncontent-length : 1\r\n\r\nx", 400, "HTTP"),
+    "the same length twice": (post(GOOD, f"content-length: {len(GOOD)}"), 400, "HTTP"),
+    "a list of lengths": (b"POST /invocations HTTP/1.1\r\ncontent-length: 1, 1\r\n\r\nx", 400, "HTTP"),
+    "a length with a sign": (b"POST /invocations HTTP/1.1\r\ncontent-length: +1\r\n\r\nx", 400, "HTTP"),
+    "a length below 0": (b"POST /invocations HTTP/1.1\r\ncontent-length: -1\r\n\r\nx", 400, "HTTP"),
+    "a length beyond 64 bits": (post(b"", length=10**25), 400, "HTTP"),
+    "an empty length": (b"POST /invocations HTTP/1.1\r\ncontent-length: \r\n\r\nx", 400, "HTTP"),
+    "chunks and length": (
+        b"POST /invocations HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n0\r\n\r\n",
+        400,
+        "HTTP",
+    ),
+    "chunks of another coding": (chunked(GOOD).replace(b": chunked", b": gzip, chunked"), 501, "chunked alone"),
+    "chunks that are not the last coding": (chunked(GOOD).replace(b": chunked", b": chunked, gzip"), 400, "HTTP"),
+    "chunks by nearly that name": (chunked(GOOD).replace(b": chunked", b": xchunked"), 501, "chunked alone"),
+    "chunks in HTTP/1.0": (chunked(GOOD).replace(b"HTTP/1.1", b"HTTP/1.0"), 400, "transfer-encoding"),
+    "a chunk size below 0": (chunked()[:-5] + b"-1\r\n", 400, "HTTP"),
+    "a chunk size beyond 64 bits": (chunked()[:-5] + b"f" * 17 + b"\r\n", 400, "HTTP"),
+    "chunks whose lines end in LF": (chunked()[:-5] + b"1\nx\n0\n\n", 400, "HTTP"),
+    "two hosts": (b"GET /ping HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n", 400, "host: got it twice"),
+    "two types of one body": (post(GOOD, "content-type: text/csv", "content-type: a/b"), 400, "content-type"),
+    "two sizes of one header": (
+        post(GOOD, "inference-header-content-length: 1", "inference-header-content-length: 2"),
+        400,
+        "twice",
+    ),
+    "HTTP/0.9": (b"GET /ping\r\n\r\n", 505, "HTTP/1.1"),
+    "HTTP/1.2": (b"GET /ping HTTP/1.2\r\nhost: x\r\n\r\n", 400, "HTTP"),
+    "the first bytes of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "HTTP"),
+    "a method that is none": (b"FOO /ping HTTP/1.1\r\nhost: x\r\n\r\n", 400, "HTTP"),
+    "a method in small letters": (b"get /ping HTTP/1.1\r\nhost: x\r\n\r\n", 400, "HTTP"),
+    "a blank in the path": (b"GET /pi ng HTTP/1.1\r\nhost: x\r\n\r\n", 400, "HTTP"),
+    "a path of other bytes": (b"GET /\xff\xfe HTTP/1.1\r\nhost: x\r\n\r\n", 400, "HTTP"),
+    "every byte there is": (bytes(range(256)), 400, "HTTP"),
+    "an upgrade with a body": (post(GOOD, "connection: upgrade", "upgrade: h2c"), 501, "leave upgrade out"),
 }
 
 
@@ -221,3 +266,35 @@ def test_a_client_that_does_not_read_costs_nobody_else(linear: Any, talk: Talk) 
             pass
         assert sent < 50_000_000
         assert talk(linear, post(GOOD))[0][0] == 200
+
+
+@pytest.mark.parametrize(
+    "target", ["http://here/ping", "HTTP://here:8080/ping?x=1", "/ping?x=/nope", "/v2/models/line%61r/ready"]
+)
+def test_a_path_may_be_written_in_every_way_the_rfcs_know(linear: Any, talk: Talk, target: str) -> None:
+    assert talk(linear, f"GET {target} HTTP/1.1\r\nhost: x\r\n\r\n".encode())[0][0] == 200
+
+
+def test_head_is_get_without_its_body(linear: Any) -> None:
+    head = b"HEAD %s HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    for path, status in ((b"/v2", 200), (b"/nope", 404), (b"/invocations", 405)):
+        with socket.create_connection(("127.0.0.1", linear.port)) as connection:
+            connection.sendall(head % path)
+            with connection.makefile("rb") as stream:
+                got = stream.read()
+        assert got.startswith(b"HTTP/1.1 %d " % status)
+        assert got.endswith(b"\r\n\r\n")
+        assert b"content-length: 0" not in got
+
+
+def test_a_client_that_says_it_sends_no_more_is_answered_what_is_ready(linear: Any, read: Talk) -> None:
+    with socket.create_connection(("127.0.0.1", linear.port)) as connection:
+        connection.sendall(post(GOOD))
+        answered = read(connection, answers=1)
+        connection.sendall(post(GOOD)[:-5])
+        connection.shutdown(socket.SHUT_WR)  # in the middle of a request: nobody waits for the rest
+        assert (answered[0][0], connection.recv(1)) == (200, b"")
+
+
+def test_chunk_extensions_are_passed_over(linear: Any, talk: Talk) -> None:
+    assert talk(linear, chunked(GOOD).replace(b"%x\r\n" % len(GOOD), b'%x;a="b"\r\n' % len(GOOD)))[0][0] == 200

@@ -73,13 +73,14 @@ BLANKS = POST + b"\r\n\r\n\r\n"
 CHUNKED = (
     b"POST /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\n\r\n\r\r\n0\r\ncontent-type: b\r\n\r\n"
 )
+HOST = {b"host": b"x"}
 REQUESTS = {
-    GET: (b"GET", b"/ping", {}, b""),
-    POST + b"abcdef": (b"POST", b"/invocations", {b"content-type": b"a", b"content-length": b"6"}, b"abcdef"),
-    BLANKS: (b"POST", b"/invocations", {b"content-type": b"a", b"content-length": b"6"}, b"\r\n\r\n\r\n"),
+    GET: (b"GET", b"/ping", HOST, b""),
+    POST + b"abcdef": (b"POST", b"/invocations", {**HOST, b"content-type": b"a", b"content-length": b"6"}, b"abcdef"),
+    BLANKS: (b"POST", b"/invocations", {**HOST, b"content-type": b"a", b"content-length": b"6"}, b"\r\n\r\n\r\n"),
     CHUNKED: (b"POST", b"/c", {b"transfer-encoding": b"chunked"}, b"abc\r\n\r"),
-    b"\r\n" + GET: (b"GET", b"/ping", {}, b""),
-    b"\r\n\r\n" + GET: (b"GET", b"/ping", {}, b""),
+    b"\r\n" + GET: (b"GET", b"/ping", HOST, b""),
+    b"\r\n\r\n" + GET: (b"GET", b"/ping", HOST, b""),
 }
 
 
