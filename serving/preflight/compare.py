@@ -30,6 +30,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     artifacts.archives,
     artifacts.approvals,
     capacity.quotas,
+    capacity.concurrency,
     endpoints.unread,
     endpoints.statuses,
     endpoints.silent_rollbacks,

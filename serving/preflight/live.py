@@ -82,6 +82,14 @@ class StoredArchive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """Lambda executions at once: what the account may have in the region, and what no function has reserved."""
+
+    limit: int
+    unreserved: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
     """One look at an account and region; a key that is absent from a mapping is a thing that is not there.
 
@@ -98,6 +106,7 @@ class Live:
     releases: Mapping[str, ReleaseRecord | Unread] = field(default_factory=dict)
     quotas: Mapping[str, int] | Unread = field(default_factory=dict)
     elsewhere: Mapping[str, int] | Unread = field(default_factory=dict)
+    concurrency: Concurrency | Unread | None = None
     images: Mapping[str, bool | Unread] = field(default_factory=dict)
     archives: Mapping[str, StoredArchive | Unread | None] = field(default_factory=dict)
     approvals: Mapping[str, bool | Unread] = field(default_factory=dict)

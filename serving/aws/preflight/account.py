@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from serving.aws.preflight.asking import Clients, ask, find
 from serving.preflight.checks.account import Permission
-from serving.preflight.live import Unread
+from serving.preflight.live import Concurrency, Unread
 from serving.preflight.planned import Planned
 
 _USAGE = " for endpoint usage"
@@ -36,6 +36,14 @@ def _quotas(clients: Clients, which: str) -> Iterator[tuple[str, int]]:
         for quota in page["Quotas"]:
             if quota["QuotaName"].endswith(_USAGE):
                 yield quota["QuotaName"].removesuffix(_USAGE), int(quota["Value"])
+
+
+def concurrency_of(clients: Clients) -> Concurrency | Unread:
+    """Give how many Lambda executions the account may have at once, and how many are reserved for no function."""
+    found = ask(lambda: clients("lambda").get_account_settings()["AccountLimit"])
+    if isinstance(found, Unread):
+        return found
+    return Concurrency(limit=found["ConcurrentExecutions"], unreserved=found["UnreservedConcurrentExecutions"])
 
 
 def permissions_of(clients: Clients, *, role: str, needed: Sequence[Permission]) -> dict[str, bool] | Unread:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from serving.aws.preflight.account import account_of, bootstrap_of, permissions_of, quotas_of
+from serving.aws.preflight.account import account_of, bootstrap_of, concurrency_of, permissions_of, quotas_of
 from serving.aws.preflight.artifacts import approvals_of, archives_of, images_of
 from serving.aws.preflight.asking import Clients
 from serving.aws.preflight.endpoints import elsewhere_of, endpoints_of, releases_of, targets_of
@@ -34,6 +34,7 @@ def read_live(planned: Planned, facts: StageFacts) -> Live:
         permissions=permissions_of(clients, role=planned.stacks[0].execution_role, needed=needed_permissions(planned)),
         stacks=stacks_of(clients, prefix=f"streamhub-{planned.stage}-"),
         quotas=quotas_of(clients),
+        concurrency=concurrency_of(clients),
         images=images_of(clients, planned),
         archives=archives_of(clients, planned),
         endpoints=endpoints_of(clients, planned),

@@ -11,7 +11,10 @@ from serving.preflight.finding import Finding, unverified
 from serving.preflight.live import Unread
 from serving.preflight.planned import PlannedEndpoint, PlannedVariant
 from serving.preflight.redeploy import redeploys
+from serving.preflight.templates import Resource
 
+_FUNCTION = "AWS::Lambda::Function"
+_LEFT_FOR_OTHERS = 100
 _SOURCE = "SageMaker guide, Blue/green deployments: both fleets run for a while"
 
 
@@ -85,3 +88,35 @@ def _short(level: str, what: str, quota: int, wanted: str, need: Need) -> Findin
         fix=f"ask for {need.at_most} in Service Quotas (docs/deploy.md), or lower min_count and max_count",
         source=_SOURCE,
     )
+
+
+def concurrency(at: Comparison) -> Iterator[Finding]:
+    """What new functions reserve leaves other functions what Lambda keeps for them: 100, or all of a lower limit."""
+    wanted = sum(
+        int(resource.properties.get("ReservedConcurrentExecutions", 0))
+        for stack in at.planned.stacks
+        for resource in stack.resources(_FUNCTION)
+        if not _is_live(at, resource)
+    )
+    found = at.live.concurrency
+    if wanted == 0 or found is None:
+        return
+    if isinstance(found, Unread):
+        yield unverified("concurrency", "Lambda", found.why, fix="allow lambda:GetAccountSettings")
+        return
+    kept = min(_LEFT_FOR_OTHERS, found.limit)
+    if found.unreserved - wanted < kept:
+        yield Finding(
+            level="error",
+            check="concurrency",
+            what="Lambda executions at once that nothing has reserved",
+            got=f"{found.unreserved} of {found.limit}",
+            allowed=f"{kept + wanted}: {wanted} to reserve, and {kept} that Lambda keeps for other functions",
+            fix='ask for more in Service Quotas: lambda, "Concurrent executions"',
+            source="Lambda guide, configuration-concurrency",
+        )
+
+
+def _is_live(at: Comparison, resource: Resource) -> bool:
+    stack = at.live.stack(resource.stack)
+    return stack is not None and resource.id in stack.physical

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from serving.preflight.checks.account import ACTIONS
 from serving.preflight.finding import Finding, failing
-from serving.preflight.live import Live, LiveStack, StoredArchive, Unread
+from serving.preflight.live import Concurrency, Live, LiveStack, StoredArchive, Unread
 from tests.unit.preflight.accounts import (
     ACCOUNT,
     BUCKET,
@@ -146,6 +146,34 @@ def test_what_scaling_added_counts() -> None:
     assert (finding.level, finding.allowed) == ("error", "10 for this deploy, both fleets counted")
 
 
+def with_function(*, reserved: int) -> dict[str, Any]:
+    template = ranker()
+    properties = {"FunctionName": "streamhub-test-release", "ReservedConcurrentExecutions": reserved}
+    template["Resources"]["Function"] = {"Type": "AWS::Lambda::Function", "Properties": properties}
+    return template
+
+
+@pytest.mark.parametrize(
+    ("limit", "unreserved", "is_refused"),
+    [(10, 10, True), (50, 50, True), (1000, 1000, False), (1000, 101, False), (1000, 100, True), (101, 101, False)],
+)
+def test_lambda_keeps_a_hundred_executions_or_all_of_a_lower_limit(
+    *, limit: int, unreserved: int, is_refused: bool
+) -> None:
+    """Lambda guide, *configuration-concurrency*: 100 stay for functions that reserve none."""
+    account = live(concurrency=Concurrency(limit=limit, unreserved=unreserved))
+    told = [one for one in found(plan(with_function(reserved=1)), account) if one.check == "concurrency"]
+    assert [one.level for one in told] == (["error"] if is_refused else [])
+
+
+def test_a_function_that_is_live_has_reserved_already_and_an_unread_limit_is_said() -> None:
+    template, full = with_function(reserved=1), Concurrency(limit=10, unreserved=9)
+    assert "concurrency" not in checks(found(plan(template), live(template, concurrency=full)), "error")
+    unread = live(concurrency=Unread("denied"))
+    assert "concurrency" in checks(found(plan(template), unread), "unverified")
+    assert "concurrency" not in checks(found(plan(), unread), "unverified")
+
+
 def test_a_quota_that_is_not_listed_is_not_verified() -> None:
     assert checks(found(plan(), live(quotas={})), "unverified") == ["quota"]
 
@@ -197,7 +225,7 @@ def test_whatever_cannot_be_read_is_said_and_never_taken_for_good(unread: set[st
 
 
 def test_every_part_of_an_account_is_covered_by_the_claim_above() -> None:
-    named = {*UNREADABLE, *UNREADABLE_EACH, "account", "region", "approvals", "owners"}
+    named = {*UNREADABLE, *UNREADABLE_EACH, "account", "region", "approvals", "owners", "concurrency"}
     assert {field.name for field in fields(Live)} == named
 
 
