@@ -90,6 +90,9 @@ def graph_problems(
         return
     yield from _version_problems(model)
     yield from _checker_problems(model)
+    if any(not isinstance(value.name, str) for value in (*model.graph.input, *model.graph.output)):
+        yield "got tensors whose names are no UTF-8; allowed the names of model.toml; export it again"
+        return
     initial = {tensor.name for tensor in model.graph.initializer}
     found = [value for value in model.graph.input if value.name not in initial]
     beside = [TensorSpec(name=each.name, dtype=DType(each.dtype), shape=(), ragged=True) for each in computed]
@@ -123,7 +126,7 @@ def _version_problems(model: Any) -> Iterator[str]:  # noqa: ANN401 - onnx ships
 def _checker_problems(model: Any) -> Iterator[str]:  # noqa: ANN401 - onnx ships no types
     try:
         onnx.checker.check_model(model, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+    except Exception as error:  # noqa: BLE001 - its own errors, and those of texts and numbers that it cannot tell
         first = next((line for line in str(error).splitlines() if line.strip()), "invalid")
         yield f"got a graph that onnx.checker refuses ({first}); allowed a valid one; export it again"
 

@@ -95,6 +95,13 @@ def layout(
 
 def repository_problems(root: Path, served: ServedModel) -> Iterator[str]:
     """Give every reason why Triton would not load an unpacked archive, or would serve another model than it says."""
+    try:
+        yield from _repository_problems(root, served)
+    except (ValueError, OverflowError) as error:
+        yield f"{FILE_NAME}: got numbers that Triton's schema has no room for ({error}); allowed those of a spec"
+
+
+def _repository_problems(root: Path, served: ServedModel) -> Iterator[str]:
     runtime = _runtime(served)
     if runtime.backend == "ensemble":
         yield from _in(served.name, config_problems(root / served.name, ensemble_config(served, runtime)))

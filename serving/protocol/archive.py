@@ -88,7 +88,7 @@ def rearranged(root: Path) -> ModelFolder | None:
     Only for a folder that is thrown away. None where no document, or more than one, says what the files are, or where
     its names are no folders.
     """
-    documents = [*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}")]
+    documents = [path for where in (FILE_NAME, f"*/{FILE_NAME}") for path in root.glob(where) if path.is_file()]
     try:
         served = ServedModel.from_json(documents[0].read_bytes()) if len(documents) == 1 else None
     except ArchiveError:

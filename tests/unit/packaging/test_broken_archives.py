@@ -18,6 +18,8 @@ import numpy as np
 import onnx
 import orjson
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto
 
 from model_packaging.archive import Member, write_archive
@@ -25,6 +27,7 @@ from model_packaging.build import package
 from model_packaging.verify import verify
 from serving.protocol.served import ServedModel
 from serving.spec.model import ModelSpec
+from tests.unit.packaging.conftest import SPEC, network, sample
 
 Files = dict[str, bytes]
 Entry = tuple[tarfile.TarInfo, bytes]
@@ -300,6 +303,52 @@ def test_a_document_cannot_have_files_moved_out_of_the_temporary_folder(
     assert {*tmp_path.iterdir()} == {tmp_path / "scratch", archive}
     assert list(scratch.iterdir()) == []
     assert not Path("/evil").exists()
+
+
+HOSTILE = {
+    "names that are no UTF-8": ("toy/1/model.onnx", b"\n\x01x", b"\n\x01\xff"),
+    "numbers beyond the schema": (
+        "toy/streamhub.json",
+        b'"max_queue_size":64',
+        b'"max_queue_size":18446744073709551616',
+    ),
+    "numbers below it": ("toy/streamhub.json", b'"max_queue_delay_ms":2.5', b'"max_queue_delay_ms":-1'),
+}
+
+
+@pytest.fixture(name="good", scope="module")
+def good_fixture(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("good")
+    (folder / "weights").mkdir()
+    (folder / "samples").mkdir()
+    (folder / "weights/1.0.0.onnx").write_bytes(network().SerializeToString())
+    (folder / "samples/request.json").write_bytes(sample([1.0, 0.5]))
+    package(SPEC, "1.0.0", model_dir=folder, out_dir=folder, image="x")
+    return read_members(folder / "toy-1.0.0.model.tar.gz")
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_values_are_findings(good: Files, tmp_path: Path, case: str) -> None:
+    name, old, new = HOSTILE[case]
+    assert old in good[name]
+    archive = tmp_path / "a.model.tar.gz"
+    archive.write_bytes(packed({**good, name: good[name].replace(old, new)}))
+    assert verify(archive).findings
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_change_of_a_file_makes_verify_fail(good: Files, tmp_path: Path, data: st.DataObject) -> None:
+    """Bytes changed, cut or doubled, values swapped in JSON, files moved below others: told, or taken."""
+    name = data.draw(st.sampled_from(sorted(good)))
+    whole, at = good[name], data.draw(st.integers(0, max(0, len(good[name]) - 1)))
+    token = data.draw(st.sampled_from([b"", b"\xff", b"null", b"-1", b"1e400", b'"x"', b"[]", b"{}", b"[" * 5000]))
+    end = at + data.draw(st.integers(0, 12))
+    moved = name + data.draw(st.sampled_from(["", "", "", "/x", ".pkl", ".py"]))
+    changed = {**{key: kept for key, kept in good.items() if key != name}, moved: whole[:at] + token + whole[end:]}
+    archive = tmp_path / "a.model.tar.gz"
+    archive.write_bytes(packed(changed))
+    assert all(isinstance(finding, str) for finding in verify(archive).findings)
 
 
 def test_good_archives_beside_bad_ones_are_told_apart(spec: ModelSpec, model_dir: Path, tmp_path: Path) -> None:
