@@ -73,3 +73,14 @@ def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(*_GONE):
             os.kill(pid, number)
+
+
+def hardware() -> dict[str, object]:
+    """Give what the numbers depend on most: the processor's name and the memory in GiB."""
+    names = [line.partition(":")[2].strip() for line in _lines("cpuinfo") if line.startswith("model name")]
+    memory_kb = next(int(line.split()[1]) for line in _lines("meminfo") if line.startswith("MemTotal:"))
+    return {"processor": names[0] if names else "unknown", "memory_gib": round(memory_kb / 2**20)}
+
+
+def _lines(name: str) -> list[str]:
+    return (_PROC / name).read_text().splitlines()

@@ -21,6 +21,7 @@ from benchmarks.serving.launch import Site
 from benchmarks.serving.models import MODELS, OUTPUT, BenchModel
 from benchmarks.serving.peers import OURS, Peer, Setting
 from benchmarks.serving.plan import Plan
+from benchmarks.serving.processes import hardware
 from benchmarks.serving.results import Results, Started
 from benchmarks.serving.rounds import Rounds, Told
 from cli.demo.result import machine
@@ -60,7 +61,7 @@ def run(chosen: Sequence[Peer], plan: Plan, *, cache: Path, told: Told) -> Resul
     """
     installed, missing = _installed(chosen, cache, told)
     program = load.compiled(cache)
-    results = Results(machine=machine(), repeats=plan.repeats)
+    results = Results(machine={**machine(), **hardware()}, repeats=plan.repeats)
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="streamhub-bench-") as temporary:
         for model in MODELS:
