@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -58,10 +59,10 @@ def _parser(told: Container) -> argparse.ArgumentParser:
     parser.add_argument("--host", help="the address to listen on: 127.0.0.1, or with serve all")
     parser.add_argument("--port", type=int, default=told.port, help="0 chooses a free one")
     parser.add_argument("--workdir", type=Path, help="unpack here (missing or empty) and leave it")
-    parser.add_argument("--threads", type=int, help="ONNX Runtime's threads a run; measured if left out")
-    parser.add_argument("--workers", type=int, help="batches computed at once; measured if left out")
+    parser.add_argument("--threads", **_counted("threads"), help="ONNX Runtime's threads a run; measured if left out")
+    parser.add_argument("--workers", **_counted("workers"), help="batches computed at once; measured if left out")
     parser.add_argument("--cores", type=int, help="to choose threads for; the control group's if left out")
-    parser.add_argument("--processes", type=int, default=1, help="servers of one model on one port, each on own cores")
+    parser.add_argument("--processes", **_counted("processes", "1"), help="servers of one model on one port")
     parser.add_argument("--refuse-large", action="store_true", help="more rows than a batch are a 400, as by Triton")
     parser.add_argument("--member", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--late", action="store_true", help=argparse.SUPPRESS)
@@ -150,6 +151,17 @@ def _slow(text: str) -> float:
     if not value >= 0:
         raise argparse.ArgumentTypeError(f"got {text}; allowed a number of milliseconds from 0")
     return value
+
+
+def _counted(name: str, otherwise: str | None = None) -> dict[str, Any]:
+    """Take a number of 1 or more from the command line, or where a container has none from its environment."""
+    return {"type": _count, "default": os.environ.get(f"STREAMHUB_{name.upper()}", otherwise)}
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"got {text!r}; allowed a whole number of 1 or more")
+    return int(text)
 
 
 def _milliseconds(text: str) -> float:

@@ -138,6 +138,27 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
+def test_a_container_is_told_by_its_environment(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PROCESSES": "2", "THREADS": "1", "WORKERS": "2"}.items():
+        monkeypatch.setenv(f"STREAMHUB_{name}", value)
+    with start("linear") as server:
+        assert server.ready["processes"] == 2
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "two", "1.5", "²"])
+def test_a_number_of_processes_that_is_none_is_wrong_usage(packed: Any, wrong: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "serving.runtime", "--archive", str(packed("linear"))],
+        env={**os.environ, "STREAMHUB_PROCESSES": wrong},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "allowed a whole number of 1 or more" in done.stderr
+
+
 def test_what_cannot_be_is_refused_in_one_line(packed: Any, tmp_path: Path) -> None:
     assert "allowed 1 to" in refused("--archive", str(packed("linear")), "--processes", "1000")
     assert "come and go" in refused("--model-repository", str(tmp_path), "--processes", "2")
