@@ -103,3 +103,12 @@ def test_the_role_that_a_stage_trusts_is_for_its_environment_alone() -> None:
     assert re.fullmatch(r"repo:[\w.-]+/[\w.-]+:environment:(\w+)", subject)
     assert subject.rsplit(":", 1)[1] in STAGES
     assert conditions["StringEquals"]["token.actions.githubusercontent.com:aud"] == "sts.amazonaws.com"
+
+
+def test_a_deploys_credentials_last_as_long_as_its_job_and_the_role_allows_that() -> None:
+    """One hour is the default of both (IAM API, *CreateRole*, MaxSessionDuration); an expired session ends a deploy."""
+    (job,) = workflow("deploy-stage.yml")["jobs"].values()
+    (login,) = [step for step in job["steps"] if "configure-aws-credentials" in step.get("uses", "")]
+    seconds = login["with"]["role-duration-seconds"]
+    assert seconds >= job["timeout-minutes"] * 60
+    assert f"--max-session-duration {seconds}" in (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
