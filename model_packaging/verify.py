@@ -51,12 +51,24 @@ def verify(package: Path) -> Verification:
         ArchiveError: there is no such file.
 
     """
-    if package.is_dir():
-        return _verify_prefix(package)
-    if not package.is_file():
+    if not package.is_dir() and not package.is_file():
         got = "no plain file" if package.exists() else "no such file"
         raise ArchiveError(f"{package}: got {got}; allowed a model.tar.gz or a .model folder; check the path")
-    return _verify_archive(package)
+    try:
+        return _verify_prefix(package) if package.is_dir() else _verify_archive(package)
+    except OSError as error:
+        return _unreadable(package, error)
+
+
+def _unreadable(package: Path, error: OSError) -> Verification:
+    where = f" at {error.filename}" if error.filename and Path(error.filename) != package else ""
+    finding = (
+        f"{package.name}: got {error.strerror or error}{where}; allowed what this user may read, and room to unpack it; "
+        f"check permissions and space"
+    )
+    return Verification(
+        archive=package, sha256="", size_bytes=0, served=None, files=(), manifest=None, findings=(finding,)
+    )
 
 
 def _verify_archive(archive: Path) -> Verification:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def test_a_good_archive_has_no_finding_with_or_without_its_manifest(archive: Pat
     assert found.manifest == manifest
     manifest.unlink()
     assert verify(archive).ok
+
+
+def test_an_archive_that_cannot_be_read_does_not_hide_the_next_one(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("model_packaging.verify.digest_of", refused)
+    (finding,) = verify(archive).findings
+    assert finding.startswith("toy-1.0.0.model.tar.gz: got Permission denied; allowed")
 
 
 def test_an_archive_that_is_not_its_manifests_is_found_file_by_file(archive: Path, rebuild: Rebuild) -> None:
