@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "context": ("cli.context", "A TorchServe archive or a bento as an image's build context."),
     "verify": ("cli.verify", "Open an archive as its container would and run its sample."),
     "registry": ("cli.registry", "The S3 registry: push, pull, approve, alias, rollback, lineage, gc, …"),
-    "bench": ("cli.bench", "Benchmarks beside peers, in one run: packaging, push."),
+    "bench": ("cli.bench", "Benchmarks beside peers, in one run: serving, packaging, push."),
     "serve": ("cli.serve", "Run the model server on one archive."),
     "local": ("cli.local", "SageMaker on this machine: up, status, down."),
     "features": ("cli.features", "The feature cache: load, get, check."),

@@ -72,6 +72,7 @@ def script(name: str) -> Callable[[Site], Command]:
         environment={
             **site.environment,
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "disabled",
             "PYTHONPATH": str(SERVERS),
         },
     )
