@@ -1,0 +1,122 @@
+"""Capacities that Application Auto Scaling's guide prescribes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local.scaling_rules import Bounds, Wish, decide, stepped, tracked
+
+NEVER = math.inf
+TRACKING: dict[str, Any] = {"TargetValue": 10, "ScaleOutCooldown": 60, "ScaleInCooldown": 120}
+
+
+def wish(capacity: int, name: str = "p") -> Wish:
+    return Wish(policy=name, capacity=capacity, cause="x", out_cooldown_s=60, in_cooldown_s=120)
+
+
+@pytest.mark.parametrize(
+    ("values", "capacity", "wanted"),
+    [
+        ([25.0] * 3, 2, 5),
+        ([25.0] * 2, 2, None),
+        ([25.0, 9.0, 25.0], 2, None),
+        ([25.0] * 3, 0, 3),
+        ([1.0] * 15, 4, 1),
+        ([1.0] * 14, 4, None),
+        ([1.0] * 14 + [5.0], 4, 2),
+        ([0.0] * 15, 4, 0),
+        ([9.5] * 15, 4, None),
+    ],
+)
+def test_tracking_is_proportional_quick_to_grow_and_slow_to_shrink(
+    values: list[float], capacity: int, wanted: int | None
+) -> None:
+    found = tracked("p", TRACKING, values, capacity=capacity)
+    assert (found.capacity if found else None) == wanted
+
+
+def test_tracking_shrinks_nothing_where_that_is_disabled() -> None:
+    assert tracked("p", {**TRACKING, "DisableScaleIn": True}, [0.0] * 15, capacity=4) is None
+
+
+STEPS = [
+    {"MetricIntervalUpperBound": -5, "ScalingAdjustment": -2},
+    {"MetricIntervalLowerBound": -5, "MetricIntervalUpperBound": 0, "ScalingAdjustment": -1},
+    {"MetricIntervalLowerBound": 0, "MetricIntervalUpperBound": 10, "ScalingAdjustment": 1},
+    {"MetricIntervalLowerBound": 10, "ScalingAdjustment": 3},
+]
+
+
+@pytest.mark.parametrize(("breach", "capacity"), [(0, 5), (9.9, 5), (10, 7), (100, 7), (-1, 3), (-5, 2), (-9, 2)])
+def test_a_step_is_the_interval_that_the_breach_falls_in(breach: float, capacity: int) -> None:
+    found = stepped("s", {"StepAdjustments": STEPS}, breach, capacity=4)
+    assert found is not None
+    assert found.capacity == capacity
+
+
+@pytest.mark.parametrize(
+    ("kind", "amount", "more", "wanted"),
+    [
+        ("ExactCapacity", 7, {}, 7),
+        ("PercentChangeInCapacity", 50, {}, 6),
+        ("PercentChangeInCapacity", 10, {}, 5),
+        ("PercentChangeInCapacity", -10, {}, 3),
+        ("PercentChangeInCapacity", 10, {"MinAdjustmentMagnitude": 2}, 6),
+    ],
+)
+def test_adjustments_are_exact_or_percent_of_what_there_is(
+    kind: str, amount: int, more: dict[str, Any], wanted: int
+) -> None:
+    steps = [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": amount}]
+    found = stepped("s", {"AdjustmentType": kind, "StepAdjustments": steps, **more}, 1, capacity=4)
+    assert found is not None
+    assert found.capacity == wanted
+
+
+@given(
+    least=st.integers(0, 5), extra=st.integers(0, 5), capacity=st.integers(0, 12), wanted=st.lists(st.integers(-3, 20))
+)
+def test_a_decision_is_within_the_bounds_and_the_largest_wish_wins(
+    least: int, extra: int, capacity: int, wanted: list[int]
+) -> None:
+    bounds = Bounds(least=least, most=least + extra)
+    change = decide(bounds, [wish(number) for number in wanted], capacity=capacity, since_out_s=NEVER, since_in_s=NEVER)
+    after = change.capacity if change else capacity
+    assert bounds.least <= after <= bounds.most
+    if wanted and bounds.least <= capacity <= bounds.most:
+        assert after == min(max(*wanted, bounds.least), bounds.most)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "since_out_s", "since_in_s", "acts"),
+    [
+        (5, 59, NEVER, False),
+        (5, 60, NEVER, True),
+        (5, NEVER, 0, True),
+        (1, NEVER, 119, False),
+        (1, 119, NEVER, False),
+        (1, 120, 120, True),
+    ],
+)
+def test_cooldowns_hold_back_what_would_undo_or_repeat(
+    wanted: int,
+    since_out_s: float,
+    since_in_s: float,
+    acts: bool,  # noqa: FBT001 - pytest names it
+) -> None:
+    found = decide(Bounds(least=0, most=9), [wish(wanted)], capacity=3, since_out_s=since_out_s, since_in_s=since_in_s)
+    assert (found is not None) == acts
+
+
+def test_a_suspended_direction_stands_still_but_bounds_hold() -> None:
+    still = Bounds(least=2, most=9, out_suspended=True, in_suspended=True)
+    assert decide(still, [wish(5)], capacity=3, since_out_s=NEVER, since_in_s=NEVER) is None
+    assert decide(still, [wish(2)], capacity=3, since_out_s=NEVER, since_in_s=NEVER) is None
+    moved = decide(still, [], capacity=1, since_out_s=NEVER, since_in_s=NEVER)
+    assert moved is not None
+    assert moved.capacity == 2
