@@ -62,8 +62,8 @@ test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, be
 	test -d $(VENV)/torchserve || $(PYTHON) -m pip install --quiet --no-deps --target $(VENV)/torchserve $(TORCHSERVE_SPEC)
 	$(BIN)/pytest -q tests/train
 
-soak: $(VENV)/.dev ## ten minutes of good, bad and vanishing clients; STREAMHUB_SOAK_S=60 for one
-	$(BIN)/pytest -q -m soak tests/integration/runtime/test_runtime_soak.py
+soak: $(VENV)/.dev ## ten minutes of good, bad and vanishing clients (STREAMHUB_SOAK_S=60: one), and 100,000 requests of every kind
+	$(BIN)/pytest -q -m soak tests/integration/runtime
 
 check: $(VENV)/.dev ## the gate: format, lint, architecture, types, specs
 	$(BIN)/ruff format --check --quiet .
