@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import serving  # noqa: F401 - silences ONNX Runtime before any test imports it
 
 ROOT = Path(__file__).parent.parent
+settings.register_profile("patient", deadline=None)  # a slow host is no fault of what is tested
+settings.load_profile("patient")
 OFFLINE = ("tests/unit", "tests/functional", "tests/synth")
 
 

@@ -16,7 +16,7 @@ from serving.errors import InvalidRequestError
 from serving.protocol.tensors import DTYPES, Array
 
 # struct refuses what numpy would silently convert: texts, fractions for integers, values out of range.
-_STRUCT_CODES = {
+STRUCT_CODES = {
     "INT8": "b",
     "UINT16": "H",
     "INT16": "h",
@@ -53,7 +53,7 @@ def from_lists(data: object, *, name: str, datatype: str, shape: Sequence[int], 
         if datatype in {"UINT8", "BOOL"}:
             packed = bytes(flat)
         else:
-            packed = struct.pack(f"<{size}{_STRUCT_CODES[datatype]}", *flat)
+            packed = struct.pack(f"<{size}{STRUCT_CODES[datatype]}", *flat)
     except (struct.error, OverflowError, ValueError, TypeError) as error:
         raise InvalidRequestError(
             f"tensor {name!r}: got an element that is no {datatype} ({error}); "

@@ -8,7 +8,7 @@ from serving.errors import InvalidRequestError
 from serving.protocol import codec, npy, tabular
 from serving.protocol.inflate import CODINGS, TooLargeError, inflate
 from serving.protocol.tensors import DTYPES, InferRequest, Tensor
-from serving.runtime.plans import Decoded
+from serving.runtime.asked import Decoded
 from serving.runtime.repository import Hosted
 
 Read = Callable[[bytes], Decoded]

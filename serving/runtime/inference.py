@@ -14,12 +14,12 @@ from serving.errors import (
     NoRoomError,
     OverloadedError,
 )
+from serving.runtime.asked import Asked, Decoded
 from serving.runtime.bodies import BodyTooLargeError, MediaTypeError, reading
 from serving.runtime.exchange import Exchange, Head
 from serving.runtime.headers import echoed, refusal, within_s
 from serving.runtime.jobs import Answer, Job
 from serving.runtime.journal import Journal
-from serving.runtime.plans import Asked, Decoded
 from serving.runtime.replies import NotAcceptableError, Pump, Reply
 from serving.runtime.repository import Hosted
 

@@ -8,47 +8,23 @@ equal tensors. Whatever is not seen to be equal goes to the codec, which alone d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, prod
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any
 
 import numpy as np
 import orjson
 
-from serving.errors import InvalidRequestError
 from serving.protocol import codec
-from serving.protocol.elements import from_lists
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import Array, InferRequest, InferResponse, Tensor
+from serving.runtime.asked import Asked, Decoded
 from serving.runtime.checks import RequestCheck, Signature
+from serving.runtime.lists import ListReader
 from serving.spec.tensors import DType
 
 _MOST_PLANS = 256
 _MOST_HEAD_BYTES = 2048
-_INTEGERS = {int}
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """What a client wants back, and in which time; all outputs in raw bytes if `binary`, else those of `raw_names`."""
-
-    id: str = ""
-    outputs: tuple[str, ...] = ()
-    binary: bool = False
-    raw_names: frozenset[str] = frozenset()
-    within_s: float = inf
-    stream: bool = False
-    form: str = ""
-    """The media type of an answer that is one bare array; none: the protocol's own form."""
-
-
-class Decoded(NamedTuple):
-    """A checked request: arrays in the model's order."""
-
-    arrays: list[Array]
-    rows: int
-    signature: Signature
-    asked: Asked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,16 +43,13 @@ class RequestReader:
 
     def __init__(self, served: ServedModel, *, max_rows: int) -> None:
         self._check = RequestCheck(served, max_rows=max_rows)
-        self._max_rows = max_rows
         self.batched = self._check.batched
         self._plans: dict[bytes, _Raw] = {}
-        self._plain = Asked()
         # a size that varies or a text must be looked at in every request
         fixed = all(size >= 0 for tensor in served.inputs for size in tensor.shape)
         texts = any(tensor.dtype in {DType.BYTES, DType.BOOL} for tensor in served.inputs)
         self._raw = not texts
-        self._inputs = [(t.name, t.dtype.value, list(t.shape), prod(t.shape)) for t in served.inputs]
-        self._lists = fixed and not texts and self.batched
+        self._lists = ListReader(served, max_rows=max_rows) if fixed and not texts and self.batched else None
 
     def read(self, body: bytes, header_bytes: int | None) -> Decoded:
         """Decode and check one body whose JSON is the first `header_bytes` (None: all of it).
@@ -86,7 +59,7 @@ class RequestReader:
 
         """
         if header_bytes is None:
-            quick = self._from_lists(body) if self._lists else None
+            quick = self._lists.read(body) if self._lists is not None else None
             return quick if quick is not None else self._slow(body, None)
         plan = self._plans.get(body[:header_bytes]) if header_bytes <= _MOST_HEAD_BYTES else None
         if plan is None or plan.raw_bytes != len(body) - header_bytes:
@@ -131,33 +104,6 @@ class RequestReader:
             self._plans.clear()
         plan = _Raw(parts, raw_bytes, decoded.rows, decoded.signature, decoded.asked)
         self._plans[body[:header_bytes]] = plan
-
-    def _from_lists(self, body: bytes) -> Decoded | None:
-        """Read the plainest JSON: the model's inputs in its order, each with name, shape, datatype and data alone."""
-        try:
-            head = orjson.loads(body)
-            (entries,) = head.values()
-            if "inputs" not in head or len(entries) != len(self._inputs):
-                return None
-            rows = entries[0]["shape"][0]
-            if type(rows) is not int or not 1 <= rows <= self._max_rows:
-                return None
-            arrays = []
-            for entry, (name, datatype, sizes, size) in zip(entries, self._inputs, strict=True):
-                shape = entry["shape"]
-                # True equals 1, so that types are compared too
-                if (
-                    len(entry) != 4  # noqa: PLR2004 - the keys used here
-                    or entry["name"] != name
-                    or entry["datatype"] != datatype
-                    or shape != [rows, *sizes]
-                    or set(map(type, shape)) != _INTEGERS
-                ):
-                    return None
-                arrays.append(from_lists(entry["data"], name=name, datatype=datatype, shape=shape, size=rows * size))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvalidRequestError):
-            return None  # the codec says what is wrong with it
-        return Decoded(arrays, rows, (), self._plain)
 
 
 class AnswerWriter:

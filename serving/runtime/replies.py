@@ -9,9 +9,9 @@ from serving.errors import InvalidRequestError
 from serving.protocol import codec, npy, tabular
 from serving.protocol.accept import acceptable
 from serving.protocol.tensors import DTYPES, Array
+from serving.runtime.asked import Asked
 from serving.runtime.exchange import JSON, Exchange
 from serving.runtime.journal import Journal
-from serving.runtime.plans import Asked
 from serving.runtime.repository import Hosted
 
 _OCTETS = b"application/octet-stream"

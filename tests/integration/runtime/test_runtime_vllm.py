@@ -307,5 +307,6 @@ def test_the_real_vllm_answers_through_the_server(tmp_path: Path) -> None:
                 assert list(answer.iter_lines())[-2:] == ["data: [DONE]", ""]
     finally:
         server.terminate()
-        assert server.wait(timeout=60) == 0
+        with server:
+            assert server.wait(timeout=60) == 0
         log.close()

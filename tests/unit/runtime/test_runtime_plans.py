@@ -15,7 +15,8 @@ from serving.errors import InvalidRequestError
 from serving.protocol import codec
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES, InferRequest, InferResponse, Tensor
-from serving.runtime.plans import AnswerWriter, Asked, RequestReader
+from serving.runtime.asked import Asked
+from serving.runtime.plans import AnswerWriter, RequestReader
 from serving.spec.runtime import TritonRuntime
 from serving.spec.tensors import DType, TensorSpec
 
