@@ -171,7 +171,7 @@ def start(peer: Peer, setting: Setting, site: Site, *, expected: Array, client: 
     )
     try:
         _wait_for_an_answer(instance, rows[0])
-    except BenchmarkError:
+    except BaseException:  # Ctrl-C included: nothing stays behind
         instance.end()
         raise
     instance.start_s = time.monotonic() - began_s
