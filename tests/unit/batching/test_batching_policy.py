@@ -231,3 +231,32 @@ def test_a_bucket_that_was_measured_wrong_is_learnt_beside_one_that_was_right() 
 def test_every_number_of_rows_has_a_time(max_rows: int) -> None:
     times = ServiceTimes.measured([(1, 1.0), (max_rows, float(max_rows))], max_rows=max_rows)
     assert [times.seconds(rows) for rows in range(1, max_rows + 1)] == pytest.approx(list(range(1, max_rows + 1)))
+
+
+asked = st.fixed_dictionaries(
+    {
+        "rows": st.integers(1, 4 * MAX_ROWS),
+        "waiting": st.integers(0, 80),
+        "waiting_rows": st.integers(0, 80 * MAX_ROWS),
+        "busy_s": st.floats(0, 1),
+        "arriving": st.floats(0, 1e6),
+    }
+)
+
+
+@given(asked, st.floats(1e-4, 10), st.floats(0, 10))
+def test_whoever_has_more_time_is_not_refused_where_a_hurried_one_is_let_in(
+    request: dict[str, float], deadline_in_s: float, more_s: float
+) -> None:
+    rows = int(request.pop("rows"))
+    if refused(rows, deadline_in_s=deadline_in_s, **request) is None:  # type: ignore[arg-type]
+        assert refused(rows, deadline_in_s=deadline_in_s + more_s, **request) is None  # type: ignore[arg-type]
+
+
+@given(asked, st.floats(1e-4, 10))
+def test_who_is_refused_is_told_a_time_that_is_none_below_zero(request: dict[str, float], deadline_in_s: float) -> None:
+    rows = int(request.pop("rows"))
+    after_s = refused(rows, deadline_in_s=deadline_in_s, **request)  # type: ignore[arg-type]
+    assert after_s is None or after_s >= 0
+    if request["waiting"] >= CAPS.max_waiting:
+        assert after_s is not None

@@ -129,8 +129,13 @@ class Server:
 
     def compute(self) -> Batch:
         """Let the oldest run end, at the time it takes."""
-        batch = self.bench.started.pop(0)
+        batch = self.bench.started[0]
         self.clock.now_s = max(self.clock.now_s, batch.started_s + self.seconds(batch.rows))
+        return self.end(batch)
+
+    def end(self, batch: Batch) -> Batch:
+        """Let a run end now."""
+        self.bench.started.remove(batch)
         now_s = self.clock.now_s
         batch.compute(joined(negative_fails), Stacker(), lambda: now_s)
         self.batcher.done(batch)
@@ -352,25 +357,27 @@ def load(server: Server, rate: float, *, seconds: float, within_s: float, rare: 
     A share of `rare` has another shape than the rest.
     """
     generator, order = random.Random(7), count()  # noqa: S311 - a seeded stream of arrivals
-    events: list[tuple[float, int, bool]] = []
-    jobs, shed, started = [], 0, 0
-    heappush(events, (generator.expovariate(rate), next(order), True))
+    events: list[
+        tuple[float, int, Batch | None]
+    ] = []  # when, in which order, and which run ends then: none, one arrives
+    jobs, shed, known = [], 0, set[int]()
+    heappush(events, (generator.expovariate(rate), next(order), None))
     while events:
-        server.clock.now_s, _, arrival = heappop(events)
-        if arrival:
+        server.clock.now_s, _, ending = heappop(events)
+        if ending is None:
             try:
                 jobs.append(server.ask(within_s=within_s, signature=((int(generator.random() < rare),),)))
             except OverloadedError:
                 shed += 1
             if (then := server.clock.now_s + generator.expovariate(rate)) < seconds:
-                heappush(events, (then, next(order), True))
+                heappush(events, (then, next(order), None))
             server.loop.turn()
         else:
-            server.compute()
-            started -= 1
-        for batch in server.bench.started[started:]:
-            heappush(events, (batch.started_s + server.seconds(batch.rows), next(order), False))
-            started += 1
+            known.remove(id(server.end(ending)))
+        for batch in server.bench.started:
+            if id(batch) not in known:
+                known.add(id(batch))
+                heappush(events, (batch.started_s + server.seconds(batch.rows), next(order), batch))
     return jobs, shed
 
 
@@ -383,19 +390,31 @@ COSTS = {
 """Seconds a batch, seconds a row, deadline."""
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("overload", [1.5, 3.0])
 @pytest.mark.parametrize("cost", COSTS)
-def test_goodput_under_overload_is_that_of_full_capacity(cost: str, overload: float) -> None:
+def test_goodput_under_overload_is_that_of_full_capacity(cost: str, overload: float, workers: int) -> None:
     batch_s, row_s, within_s = COSTS[cost]
     noise = random.Random(3)  # noqa: S311 - a machine that is not quite regular
-    server = Server(seconds=lambda rows: batch_s + row_s * rows)
+    caps = Caps(max_rows=MAX_ROWS, max_waiting=256 * workers, workers=workers)
+    server = Server(seconds=lambda rows: batch_s + row_s * rows, caps=caps)
     server.seconds = lambda rows: (batch_s + row_s * rows) * noise.uniform(0.95, 1.05)
-    capacity = MAX_ROWS / (batch_s + row_s * MAX_ROWS)
+    capacity = workers * MAX_ROWS / (batch_s + row_s * MAX_ROWS)
     seconds = 6000 / capacity
     jobs, shed = load(server, overload * capacity, seconds=seconds, within_s=within_s)
     good = sum(isinstance(job.answers[0], list) and job.finished_s <= job.deadline_s for job in jobs)
     assert good >= 0.95 * capacity * seconds
     assert shed > 0
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_nobody_is_refused_while_there_is_capacity(cost: str) -> None:
+    batch_s, row_s, within_s = COSTS[cost]
+    server = Server(seconds=lambda rows: batch_s + row_s * rows)
+    capacity = MAX_ROWS / server.seconds(MAX_ROWS)
+    jobs, shed = load(server, 0.7 * capacity, seconds=3000 / capacity, within_s=within_s)
+    assert shed == 0
+    assert all(isinstance(job.answers[0], list) and job.finished_s <= job.deadline_s for job in jobs)
 
 
 def test_a_rare_shape_waits_no_longer_than_the_frequent_one() -> None:
