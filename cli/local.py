@@ -26,6 +26,9 @@ def up(
     api_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Loopback port of the prediction API; 0 takes a free one.")
     ] = 0,
+    scale: Annotated[
+        bool, typer.Option("--scale", help="Let Application Auto Scaling change counts by load; else it remembers.")
+    ] = False,
     state: State = _STATE,
     root: Root = Path(),
     as_json: JsonFlag = False,
@@ -37,7 +40,9 @@ def up(
     if document is None:
         signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(_TERMINATED))  # as an interrupt: ends everything
         with progress_console.status("starting") as status:
-            stack = LocalStack(state, root, on_progress=status.update, detached=True, port=port, api_port=api_port)
+            stack = LocalStack(
+                state, root, on_progress=status.update, detached=True, port=port, api_port=api_port, scales=scale
+            )
             document = stack.bring_up()
     emit(document, as_json=as_json, lines=_lines(document))
 

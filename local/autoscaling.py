@@ -1,4 +1,4 @@
-"""Application Auto Scaling, stored only: targets, policies and scheduled actions are kept, nothing scales by them.
+"""Application Auto Scaling's API: targets, policies and scheduled actions; `scaling_watch` acts by them.
 
 An ASGI application without background work: it needs neither `start` nor `stop`, but takes lifespan events.
 """
@@ -14,7 +14,8 @@ from local.settings import LocalSettings
 from local.state_file import StateFile
 
 _FILE = "autoscaling.json"
-_PARTS = ("targets", "policies", "actions", "tags")
+_PARTS = ("targets", "policies", "actions", "tags", "activities")
+_MOST_ACTIVITIES = 500
 _KEY = ("ServiceNamespace", "ResourceId", "ScalableDimension")
 _POLICY_CONFIGS = {
     "StepScaling": "StepScalingPolicyConfiguration",
@@ -37,6 +38,20 @@ class AutoScalingApp:
     def holds(self, resource: str) -> bool:
         """Say whether a resource is a scalable target."""
         return any(target["ResourceId"] == resource for target in self._state["targets"].values())
+
+    def registered(self) -> list[tuple[Json, list[Json]]]:
+        """Give each scalable target with its policies."""
+        policies = list(self._state["policies"].values())
+        return [
+            (target, [policy for policy in policies if _key(policy) == key])
+            for key, target in self._state["targets"].items()
+        ]
+
+    def note(self, activity: Json) -> None:
+        """Keep an activity for DescribeScalingActivities, the last few hundred of them."""
+        kept = [*self._state["activities"].values(), activity][-_MOST_ACTIVITIES:]
+        self._state["activities"] = {held["ActivityId"]: held for held in kept}
+        self._save()
 
     async def start(self) -> None:
         """Do nothing: the state is read already."""
@@ -68,7 +83,7 @@ class AutoScalingApp:
             "DeleteScheduledAction": lambda call: self._delete(
                 "actions", "ScheduledActionName", "scheduled action", call
             ),
-            "DescribeScalingActivities": lambda _call: {"ScalingActivities": []},
+            "DescribeScalingActivities": self._activities,
             "TagResource": self._tag,
             "UntagResource": self._untag,
             "ListTagsForResource": lambda call: {"Tags": self._tags(call["ResourceARN"])},
@@ -172,6 +187,13 @@ class AutoScalingApp:
         if end < len(found):
             answer["NextToken"] = str(end)
         return answer
+
+    def _activities(self, call: Json) -> Json:
+        """Give the newest first; of one target if it is named."""
+        keys = [name for name in _KEY if name in call]
+        kept = self._state["activities"].values()
+        found = [held for held in kept if all(held[name] == call[name] for name in keys)]
+        return {"ScalingActivities": found[::-1][: call.get("MaxResults", _DEFAULT_RESULTS)]}
 
     def _target(self, call: Json) -> Json:
         target: Json | None = self._state["targets"].get(_key(call))

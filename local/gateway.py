@@ -18,20 +18,26 @@ from local import ministack_adapter
 from local.absent import Absent
 from local.alarm_watch import AlarmWatch
 from local.autoscaling import create_app as create_autoscaling
+from local.clock import SystemClock
 from local.listener import HOST, AnnouncingServer, bind
 from local.page import Place
 from local.page import create_app as create_page
-from local.resource_types import Target, resource_types
+from local.resource_types import Target, client, resource_types
 from local.routing import Asgi, Gateway, Service
 from local.sagemaker.app import create_app as create_sagemaker
+from local.scaling_watch import ScalingWatch
 from local.settings import DEFAULT_ACCOUNT, DEFAULT_REGION, LocalSettings
 from serving.errors import LocalStackError
 
 _GRACE_S = 5
 
 
-def create_gateway(settings: LocalSettings, *, port: int, valkey_port: int, stage: str) -> Gateway:
+def create_gateway(
+    settings: LocalSettings, *, port: int, valkey_port: int, stage: str, scales: bool = False
+) -> Gateway:
     """Wire the services of one gateway; `port` is where it will answer, since services call each other there.
+
+    With `scales`, Application Auto Scaling changes counts; without, it only remembers what is registered.
 
     Raises:
         LocalStackError: ministack is another version than the pinned one.
@@ -46,10 +52,10 @@ def create_gateway(settings: LocalSettings, *, port: int, valkey_port: int, stag
     )
     target = Target(endpoint_url=settings.s3_endpoint_url, region=settings.region)
     other = Absent(ministack_adapter.application(resource_types(target)), account=settings.account)
-    scaling = create_autoscaling(settings)
+    scaling, clock = create_autoscaling(settings), SystemClock()
     services: dict[Service, Asgi] = {
         "other": other,
-        "sagemaker": create_sagemaker(settings, scaled=scaling.holds),
+        "sagemaker": create_sagemaker(settings, scaled=scaling.holds, clock=clock),
         "application-autoscaling": scaling,
         "page": create_page(
             Place(
@@ -61,7 +67,13 @@ def create_gateway(settings: LocalSettings, *, port: int, valkey_port: int, stag
         ),
     }
     watch = AlarmWatch(ministack_adapter.CloudWatch(region=settings.region, account=settings.account))
-    return Gateway(services, tasks=(watch.run,))
+    scaler = ScalingWatch(
+        scaling,
+        sagemaker=client("sagemaker", target),
+        cloudwatch=client("cloudwatch", target),
+        clock=clock,
+    )
+    return Gateway(services, tasks=(watch.run, scaler.run) if scales else (watch.run,))
 
 
 class _Server(AnnouncingServer):
@@ -80,10 +92,10 @@ class _Server(AnnouncingServer):
         await super().shutdown(sockets)
 
 
-def serve(listener: socket.socket, settings: LocalSettings, *, valkey_port: int, stage: str) -> None:
+def serve(listener: socket.socket, settings: LocalSettings, *, valkey_port: int, stage: str, scales: bool) -> None:
     """Answer until SIGTERM."""
     port = int(listener.getsockname()[1])
-    gateway = create_gateway(settings, port=port, valkey_port=valkey_port, stage=stage)
+    gateway = create_gateway(settings, port=port, valkey_port=valkey_port, stage=stage, scales=scales)
     config = uvicorn.Config(
         gateway,
         loop="uvloop",
@@ -107,6 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--valkey-port", type=int, required=True, help="where the feature cache answers")
     parser.add_argument("--stage", default="dev", help="the stage that the page shows")
     parser.add_argument("--region", default=DEFAULT_REGION, help="the region of everything")
+    parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
     parser.add_argument("--account", default=DEFAULT_ACCOUNT, help="the account of everything")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -119,7 +132,13 @@ def main(argv: list[str] | None = None) -> int:
                 region=arguments.region,
                 account=arguments.account,
             )
-            serve(listener, settings, valkey_port=arguments.valkey_port, stage=arguments.stage)
+            serve(
+                listener,
+                settings,
+                valkey_port=arguments.valkey_port,
+                stage=arguments.stage,
+                scales=arguments.scale,
+            )
     except LocalStackError as error:
         sys.stderr.write(f"gateway: {error}\n")
         return 1

@@ -42,9 +42,9 @@ class Target:
 
 def resource_types(target: Target) -> dict[str, ResourceType]:
     """Give the types, wired to the services at `target`."""
-    sagemaker = _SageMaker(_client("sagemaker", target))
-    scaling = _Scaling(_client("application-autoscaling", target))
-    cache = _ServerlessCache(_client("elasticache", target))
+    sagemaker = _SageMaker(client("sagemaker", target))
+    scaling = _Scaling(client("application-autoscaling", target))
+    cache = _ServerlessCache(client("elasticache", target))
     return {
         "AWS::SageMaker::Model": sagemaker.immutable("Model", "CreateModel"),
         "AWS::SageMaker::EndpointConfig": sagemaker.immutable("EndpointConfig", "CreateEndpointConfig"),
@@ -241,7 +241,8 @@ def _cache(found: Mapping[str, Any]) -> Created:
     return found["ServerlessCacheName"], attributes
 
 
-def _client(service: str, target: Target) -> Any:  # noqa: ANN401 - boto3 makes clients at run time
+def client(service: str, target: Target) -> Any:  # noqa: ANN401 - boto3 makes clients at run time
+    """Give a client of the services at `target`."""
     config = Config(read_timeout=60, connect_timeout=3, retries={"total_max_attempts": 2, "mode": "standard"})
     return boto3.client(  # type: ignore[call-overload]
         service,

@@ -54,12 +54,14 @@ class LocalStack:
         detached: bool = False,
         port: int = 0,
         api_port: int = 0,
+        scales: bool = False,
     ) -> None:
         self._state_dir = state_dir.resolve()
         self._root = root.resolve()
         self._on_progress = on_progress
         self._detached = detached
         self._ports = (port, api_port)
+        self._scales = scales
         self._project = load_project(self._root)
         self._stage = self._project.stage(STAGE)
         self._process: subprocess.Popen[bytes] | None = None
@@ -228,6 +230,7 @@ class LocalStack:
         port, api_port = self._ports
         arguments = ["--state", str(self._state_dir), "--root", str(self._root), "--stage", STAGE]
         arguments += ["--port", str(port), "--api-port", str(api_port), *([] if self._detached else ["--owned"])]
+        arguments += ["--scale"] if self._scales else []
         with (self._state_dir / "logs" / "supervisor.log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package
                 [sys.executable, "-m", "local.supervisor", *arguments],

@@ -43,6 +43,7 @@ class Supervisor:
     stage_name: str
     port: int
     api_port: int
+    scales: bool = False
     children: dict[str, Child] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
     received: queue.SimpleQueue[int] = field(default_factory=queue.SimpleQueue)
@@ -99,6 +100,7 @@ class Supervisor:
         arguments = (
             *("--state", str(folder), "--port", str(self.port), "--valkey-port", str(valkey_port)),
             *("--stage", stage.name, "--region", stage.region, "--account", stage.account),
+            *(("--scale",) if self.scales else ()),
         )
         gateway = self._python("gateway", "local.gateway", *arguments, environment=clean_environment(environment))
         gateway.wait_announced(timeout_s=_START_S)
@@ -154,6 +156,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--stage", default="dev", help="the stage that will be deployed")
     parser.add_argument("--port", type=int, default=0, help="port of the gateway, 0 for a free one")
     parser.add_argument("--api-port", type=int, default=0, help="port of the prediction API, 0 for a free one")
+    parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
     parser.add_argument(
         "--owned", action="store_true", help="end when standard input closes; without it only until the API runs"
     )
@@ -165,6 +168,7 @@ def main(argv: list[str] | None = None) -> int:
         stage_name=arguments.stage,
         port=arguments.port,
         api_port=arguments.api_port,
+        scales=arguments.scale,
     )
     _end_with_owner(lambda: arguments.owned or not supervisor.complete)
     return supervisor.run()

@@ -47,7 +47,7 @@ def wired_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wired]:
         stubs[service].activate()
         return made
 
-    monkeypatch.setattr(types, "_client", client)
+    monkeypatch.setattr(types, "client", client)
     monkeypatch.setattr(types, "_POLL_S", 0.0)
     yield Wired(resource_types(TARGET), stubs)
     for stub in stubs.values():
