@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -156,7 +156,9 @@ def start(peer: Peer, setting: Setting, site: Site, *, expected: Array, client: 
         requests[kind].write_bytes(framed([route.wire.request(site.model, row, path=path) for row in rows]))
     log = site.folder / "log"
     began_s = time.monotonic()
-    with log.open("wb") as file, processes.pinned(processes.SERVER_CORE):
+    # who runs alone is Ray, which gives up when its parts are not up in 30 s: one busy core is too little for that
+    core = nullcontext() if peer.alone else processes.pinned(processes.SERVER_CORE)
+    with log.open("wb") as file, core:
         process = _spawn(command.arguments, {**os.environ, **_SAME_FOR_ALL, **command.environment}, site.folder, file)
     instance = Instance(
         peer=peer,
@@ -176,6 +178,7 @@ def start(peer: Peer, setting: Setting, site: Site, *, expected: Array, client: 
         raise
     instance.start_s = time.monotonic() - began_s
     instance.idle_mib = processes.pss_bytes(process.pid) / 2**20
+    processes.pin(processes.tree(process.pid), processes.SERVER_CORE)
     instance.stop()
     return instance
 

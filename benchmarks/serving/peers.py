@@ -168,7 +168,7 @@ ALL: tuple[Peer, ...] = (
         requirements=("ray[serve]==2.60.0", ORT, NUMPY, ORJSON),
         alone=True,
         warm_s=1.0,
-        note="measured before the others, in one go: stopped for a while it loses itself",
+        note="measured before the others, in one go: stopped for a while it loses itself; started on all cores",
     ),
 )
 BY_NAME: Mapping[str, Peer] = {peer.name: peer for peer in ALL}

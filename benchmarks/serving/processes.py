@@ -27,6 +27,16 @@ def pinned(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def pin(pids: Iterable[int], core: int) -> None:
+    """Move processes that run, each thread of them, to one core."""
+    cores = sorted(os.sched_getaffinity(0))
+    for pid in pids:
+        with suppress(*_GONE):
+            for task in (_PROC / str(pid) / "task").iterdir():
+                with suppress(*_GONE):
+                    os.sched_setaffinity(int(task.name), {cores[core % len(cores)]})
+
+
 def tree(root_pid: int) -> list[int]:
     """Give a process, its descendants and whoever is left of its session, as far as they are alive."""
     children, members, alive = defaultdict(list), [], set()

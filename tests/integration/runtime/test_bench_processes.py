@@ -44,6 +44,14 @@ def test_a_child_that_outlived_its_parent_is_still_found_and_ended() -> None:
         processes.send_signal(processes.tree(process.pid), signal.SIGKILL)
 
 
+def test_a_tree_is_moved_to_one_core_while_it_runs() -> None:
+    process, child = spawned("child.wait()")
+    with process:
+        processes.pin(processes.tree(process.pid), processes.SERVER_CORE)
+        assert [len(os.sched_getaffinity(pid)) for pid in (process.pid, child)] == [1, 1]
+        processes.send_signal(processes.tree(process.pid), signal.SIGKILL)
+
+
 def test_a_process_that_is_gone_has_no_tree() -> None:
     done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     assert processes.tree(int(done.stdout)) == []
