@@ -154,7 +154,9 @@ def test_the_guards_of_an_update_watch_the_new_fleet(queue: Any) -> None:
 def test_an_async_model_has_no_drift_and_no_part_in_releases(queue: Any) -> None:
     names = {one.props["AlarmName"] for one in queue.all("AWS::CloudWatch::Alarm", SLUG)}
     assert not [name for name in names if "drift" in name]
-    assert not [one for one in queue.all("AWS::Scheduler::Schedule", "release") if "sample_scorer" in str(one.props)]
+    runs = {str(rule.props["Targets"]) for rule in queue.all("AWS::Events::Rule", "release")}
+    assert runs, "the release tick is there"
+    assert not [run for run in runs if "sample_scorer" in run]
 
 
 def test_a_batch_endpoint_stands_beside_the_real_time_one_with_a_role_of_its_own(batch: Any) -> None:
