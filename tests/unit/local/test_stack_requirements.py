@@ -99,6 +99,7 @@ def built_fixture(monkeypatch: pytest.MonkeyPatch) -> str:
     digest = "ab" * 32
     monkeypatch.setattr(publish, "package", lambda *_, **__: SimpleNamespace(archive_sha256=digest))
     monkeypatch.setattr(publish, "pinned_image", lambda _: "triton:tag")
+    monkeypatch.setattr(publish, "package_path", lambda out, spec, version: out / f"{spec}-{version}.model.tar.gz")
     return digest
 
 

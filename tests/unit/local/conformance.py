@@ -1,0 +1,196 @@
+"""What the local SageMaker does beside what AWS documents, row by row, each held by tests that are named here.
+
+`python -m tests.unit.local.conformance` writes the table into docs/local.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "local.md"
+BEGIN, END = "<!-- conformance: begin -->", "<!-- conformance: end -->"
+_ENDPOINTS = "tests/integration/local_sagemaker/test_sagemaker_endpoints.py"
+_ROLLOUTS = "tests/integration/local_sagemaker/test_sagemaker_rollouts.py"
+_HOSTING = "tests/integration/local_sagemaker/test_sagemaker_hosting.py"
+_CALLS = "tests/integration/local_sagemaker/test_sagemaker_invocations.py"
+_STORY = "tests/integration/local_sagemaker/test_sagemaker_story.py"
+_PLAN = "tests/unit/local/test_sagemaker_plan.py"
+_RULES = "tests/unit/local/test_scaling_rules.py"
+_WATCH = "tests/unit/local/test_scaling_watch.py"
+_TYPES = "tests/unit/local/test_sagemaker_scaled_types.py"
+_ALARMS = "tests/unit/local/test_alarms_missing_data.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One behaviour."""
+
+    what: str
+    aws: str
+    here: str
+    client: str
+    held_by: tuple[str, str]
+
+
+ROWS = (
+    Row(
+        what="CreateEndpoint",
+        aws="Creating, then InService, or Failed with FailureReason (API DescribeEndpoint)",
+        here="same; the process of each variant must pass its health check",
+        client="boto3, CDK",
+        held_by=(_ENDPOINTS, "test_a_model_server_that_refuses_its_archive_fails_the_endpoint_with_its_words"),
+    ),
+    Row(
+        what="UpdateEndpoint while Creating, Updating, Failed",
+        aws="refused",
+        here="same",
+        client="boto3",
+        held_by=(_ROLLOUTS, "test_an_endpoint_takes_no_call_while_it_is_deployed_but_deletion"),
+    ),
+    Row(
+        what="RetainAllVariantProperties, ExcludeRetainedVariantProperties",
+        aws="without them weights and counts fall back to the config's (API UpdateEndpoint)",
+        here="same",
+        client="boto3, CDK",
+        held_by=(_ENDPOINTS, "test_an_update_keeps_weights_and_counts_only_when_told_to"),
+    ),
+    Row(
+        what="blue/green: all at once, canary, linear; rolling",
+        aws="traffic in steps, a wait after each; sizes within bounds; rolling for one variant (guide, guardrails)",
+        here="same shares; waits 60 times as short; a share is one of requests, not of whole instances",
+        client="boto3",
+        held_by=(_PLAN, "test_a_policy_is_its_steps_of_traffic"),
+    ),
+    Row(
+        what="canary bakes, then the old fleet waits",
+        aws="Updating until TerminationWaitInSeconds is over",
+        here="same",
+        client="boto3",
+        held_by=(_ROLLOUTS, "test_a_canary_takes_its_part_bakes_then_takes_all_and_the_old_fleet_waits"),
+    ),
+    Row(
+        what="rollback on alarm",
+        aws="all traffic back to the old fleet; InService on the old config (guide, auto-rollback)",
+        here="same, without FailureReason; looked at twice a second from the first traffic to the end of the wait",
+        client="boto3",
+        held_by=(_ROLLOUTS, "test_an_alarm_takes_a_deployment_back_without_a_word"),
+    ),
+    Row(
+        what="update whose containers are not healthy",
+        aws="documents FailureReason for Failed only",
+        here="InService on the old config, with FailureReason",
+        client="boto3",
+        held_by=(_ENDPOINTS, "test_a_failed_update_leaves_the_endpoint_on_what_it_had"),
+    ),
+    Row(
+        what="UpdateEndpointWeightsAndCapacities",
+        aws="Updating; what is not named stays; weight 0 takes only named requests",
+        here="same",
+        client="boto3",
+        held_by=(_ENDPOINTS, "test_new_weights_pass_through_updating_and_count_when_it_is_in_service_again"),
+    ),
+    Row(
+        what="another instance type of a scaled variant",
+        aws="refused until the target is deregistered (guide, endpoint-scaling-update)",
+        here="same; the wording of AWS is not known",
+        client="boto3, CDK",
+        held_by=(_TYPES, "test_a_scaled_variant_keeps_its_instance_type"),
+    ),
+    Row(
+        what="any order of create, update, weights, delete, unhealthy containers, alarms, no instances, restarts",
+        aws="the rules above",
+        here="same, against a second model of them",
+        client="SageMaker's JSON protocol",
+        held_by=(_STORY, "test_a_thousand_random_operations_do_so_too"),
+    ),
+    Row(
+        what="DeleteEndpoint",
+        aws="Deleting, then not found; not during maintenance",
+        here="same; also taken while Creating or Updating; refused while it hosts components",
+        client="boto3 and its waiter",
+        held_by=(_ENDPOINTS, "test_a_deleted_endpoint_is_gone_and_its_process_ends"),
+    ),
+    Row(
+        what="InvokeEndpoint, a container's error",
+        aws="424 ModelError with OriginalStatusCode",
+        here="same",
+        client="boto3",
+        held_by=(_CALLS, "test_a_containers_error_is_a_model_error_with_what_it_said"),
+    ),
+    Row(
+        what="shadow variants",
+        aws="one beside one production variant; a share is mirrored, answers are dropped and captured",
+        here="same; share is the shadow's weight over the production variant's",
+        client="boto3",
+        held_by=(_HOSTING, "test_a_shadow_sees_its_share_answers_nobody_and_is_captured"),
+    ),
+    Row(
+        what="InvokeEndpointAsync",
+        aws="202; answer in S3, failure at S3FailurePath, a notice to SNS (guide, async-inference)",
+        here="same; what waits is lost when the stack ends",
+        client="boto3",
+        held_by=(_HOSTING, "test_an_asynchronous_answer_lies_in_s3_and_a_topic_tells_of_it"),
+    ),
+    Row(
+        what="asynchronous endpoint without instances",
+        aws="the backlog waits; ApproximateBacklogSize, HasBacklogWithoutCapacity",
+        here="same",
+        client="boto3",
+        held_by=(_HOSTING, "test_an_endpoint_without_instances_keeps_its_backlog_until_there_are_some"),
+    ),
+    Row(
+        what="inference components",
+        aws="several on one endpoint, called by name; copies down to 0",
+        here="same; one specification each, no adapters; computing resources are not counted",
+        client="boto3",
+        held_by=(_HOSTING, "test_components_share_an_endpoint_and_are_called_by_name"),
+    ),
+    Row(
+        what="AWS::SageMaker::InferenceComponent",
+        aws="created, changed in place, deleted",
+        here="same; an update swaps at once",
+        client="resource type over boto3",
+        held_by=(_HOSTING, "test_cloudformation_makes_changes_and_removes_a_component"),
+    ),
+    Row(
+        what="target tracking, step scaling, cooldowns, bounds",
+        aws="proportional, largest policy wins, scale-in waits (Application Auto Scaling guide)",
+        here="same with `local up --scale`; a tracking policy makes no alarms of its own",
+        client="pure rules",
+        held_by=(_RULES, "test_a_decision_is_within_the_bounds_and_the_largest_wish_wins"),
+    ),
+    Row(
+        what="a component at 0 copies wakes",
+        aws="by a step policy on an alarm (guide, zero instances)",
+        here="same with `--scale`",
+        client="stand-ins of boto3's clients",
+        held_by=(_WATCH, "test_a_component_at_zero_wakes_by_the_alarm_that_names_the_policy"),
+    ),
+    Row(
+        what="alarms: M of N, percentiles, missing data",
+        aws="CloudWatch guide, missing data",
+        here="same for one metric; metric math keeps its state",
+        client="pure rules",
+        held_by=(_ALARMS, "*"),
+    ),
+)
+
+
+def table() -> str:
+    """Give the table as it stands in the page."""
+    lines = ["| behaviour | AWS | here | verified by |", "| --- | --- | --- | --- |"]
+    lines += [f"| {row.what} | {row.aws} | {row.here} | {row.client} |" for row in ROWS]
+    return "\n".join(lines)
+
+
+def written(page: str) -> str:
+    """Give the page with the table between its marks."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))
