@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
+from struct import Struct
 
 from serving.errors import InvalidRequestError
 from serving.protocol import codec, npy, tabular
+from serving.protocol.elements import from_bytes
 from serving.protocol.inflate import CODINGS, TooLargeError, inflate
 from serving.protocol.tensors import DTYPES, InferRequest, Tensor
 from serving.runtime.asked import Decoded
@@ -19,6 +22,7 @@ _JSON_TYPES = frozenset(
 """What people and AWS's examples send JSON as; Triton's SageMaker frontend reads any type but its own as JSON."""
 _TRITON_TYPE = codec.BINARY_PREFIX.partition(";")[0]
 _DIGITS = 10
+_LENGTH = Struct("<I")
 
 
 class MediaTypeError(InvalidRequestError):
@@ -44,6 +48,8 @@ def reading(headers: dict[bytes, bytes], hosted: Hosted, *, sagemaker: bool, max
 
 def _open_inference(headers: dict[bytes, bytes], hosted: Hosted) -> Read:
     size = headers.get(b"inference-header-content-length")
+    if size == b"0" and len(hosted.served.inputs) == 1:
+        return _bare(hosted)
     return _binary(hosted, size.decode("latin-1")) if size is not None else _json(hosted)
 
 
@@ -92,6 +98,28 @@ def _binary(hosted: Hosted, size: str) -> Read:
 
         return quick
     return lambda body: read(body, codec.check_header_size(size, body_size=len(body)))
+
+
+def _bare(hosted: Hosted) -> Read:
+    """Read bodies that are one raw tensor of one row (Triton's extension_binary_data.md, *Raw Binary Request*)."""
+    tensor, check = hosted.served.inputs[0], hosted.reader.check
+    name, datatype = tensor.name, tensor.dtype.value
+    fixed = prod(size for size in tensor.shape if size >= 0) * (DTYPES[datatype].itemsize if datatype != "BYTES" else 1)
+    rows = [1] if hosted.reader.batched else []
+
+    def read(body: bytes) -> Decoded:
+        elements = len(body) // fixed if fixed and datatype != "BYTES" else 1
+        shape = [*rows, *(elements if size < 0 else size for size in tensor.shape)]
+        if tensor.shape.count(-1) > 1 or (datatype == "BYTES" and prod(shape) != 1):
+            raise InvalidRequestError(
+                f"Inference-Header-Content-Length: got 0 for {name!r} of {datatype} {list(tensor.shape)}; allowed if "
+                f"the body alone says its shape; send a JSON header"
+            )
+        data = memoryview(_LENGTH.pack(len(body)) + body if datatype == "BYTES" else body)
+        array = from_bytes(data, name=name, datatype=datatype, shape=shape, size=prod(shape))
+        return check(InferRequest(inputs=(Tensor(name, array),)))
+
+    return read
 
 
 def _npy(hosted: Hosted) -> Read:

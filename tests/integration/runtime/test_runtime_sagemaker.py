@@ -203,3 +203,11 @@ def test_the_log_has_a_line_a_failure_with_its_id_and_nothing_of_any_body(start:
     assert [line["request_id"] for line in lines] == [*(answer.headers["x-request-id"] for answer in failed), "mine"]
     assert [line["status"] for line in lines] == [*(answer.status_code for answer in failed), 200]
     assert lines[-1]["event"] == "request answered"
+
+
+def test_a_raw_tensor_alone_is_a_request_of_tritons(tabular: Any) -> None:
+    with tabular.client() as http:
+        answer = http.post(
+            "/v2/models/linear/infer", content=ROWS[0].tobytes(), headers={"inference-header-content-length": "0"}
+        )
+    assert answer.json()["outputs"][0]["data"] == DOUBLE[0]

@@ -259,3 +259,10 @@ def test_what_the_fuzz_sends_is_also_answered() -> None:
     assert judged(posted(dumped({"inputs": [text, flags, number]}), "/v2/models/mixed/infer")) == 200
     x: Any = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}
     assert judged(posted(dumped({"inputs": [x]}), "/invocations")) == 200
+
+
+@given(st.binary(max_size=40))
+def test_a_body_without_a_header_is_one_row_of_the_one_input(body: bytes) -> None:
+    status = judged(posted(body, "/v2/models/numbers/infer", "inference-header-content-length: 0"))
+    assert (status == 200) == (len(body) == 12)
+    assert judged(posted(body, "/v2/models/mixed/infer", "inference-header-content-length: 0")) == 400
