@@ -98,7 +98,7 @@ class Batcher:
             or self.waiting >= self._caps.max_waiting
             or job.deadline_s - job.arrived_s < self._full_s
         ) and not self.idle:
-            self._admit(job)  # else it is in the next batch, however full that gets
+            self._admit(job.rows, job.arrived_s, job.deadline_s)  # else it is in the next batch, however full that gets
         if job.rows > self._caps.max_rows:
             for part in Division(job, max_rows=self._caps.max_rows, drop=self._drop).parts:
                 self._queue(part)
@@ -107,6 +107,16 @@ class Batcher:
         self._waiting_rows = rows_then
         self._arrived_rows += job.rows
         self._schedule()
+
+    def check(self, arrived_s: float, deadline_s: float) -> None:
+        """Refuse a request before anybody decodes it, if not even one row of it would be answered in time.
+
+        Raises:
+            OverloadedError: it would not.
+
+        """
+        if self._running:
+            self._admit(1, arrived_s, deadline_s)
 
     def cancel(self, job: Job) -> None:
         """Forget a job whose client is gone; one that runs already is computed and thrown away."""
@@ -149,11 +159,10 @@ class Batcher:
             self._scheduled = True
             self._loop.call_soon(self._dispatch)
 
-    def _admit(self, job: Job) -> None:
-        now_s = job.arrived_s
+    def _admit(self, rows: int, now_s: float, deadline_s: float) -> None:
         after_s = refuse(
-            job.rows,
-            deadline_in_s=job.deadline_s - now_s,
+            rows,
+            deadline_in_s=deadline_s - now_s,
             waiting=self.waiting,
             waiting_rows=self._waiting_rows,
             busy_s=max(0.0, self._free_s - now_s),
@@ -165,7 +174,7 @@ class Batcher:
             retry_after_s = max(1, ceil(after_s))
             raise OverloadedError(
                 f"server: got a request behind {self.waiting} others, too many to answer it in time; "
-                f"allowed what fits its deadline of {(job.deadline_s - now_s) * 1e3:g} ms; "
+                f"allowed what fits its deadline of {(deadline_s - now_s) * 1e3:g} ms; "
                 f"try again in {retry_after_s} s",
                 retry_after_s=retry_after_s,
             )

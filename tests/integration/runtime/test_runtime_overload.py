@@ -42,6 +42,24 @@ def test_a_full_queue_sheds_with_retry_after_and_recovers(start: Any, read: Read
         assert server.metric('streamhub_requests_total,outcome="rejected"') == 1
 
 
+def test_a_large_body_is_not_decoded_where_it_would_be_shed(start: Any, read: Read) -> None:
+    """Nobody can tell that it is no JSON, then; a small one is read first, and is wrong."""
+    with start("slow", runtime=RUNTIME, deadline_ms=60_000.0) as server, send(server, LONG) as busy:
+        server.until("streamhub_running_batches", 1)
+        waiting = [send(server, 1) for _ in range(4)]
+        server.until("streamhub_waiting_requests", 4)
+        for size, expected in ((10_000, 503), (10, 400)):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+                connection.sendall(b"POST /invocations HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % size)
+                connection.sendall(b"{" * size)
+                status, headers, _ = read(connection, answers=1)[0]
+                assert status == expected
+                assert ("retry-after" in headers) == (expected == 503)
+        for connection in [busy, *waiting]:
+            assert read(connection, answers=1)[0][0] == 200
+            connection.close()
+
+
 def test_a_request_that_waited_past_its_time_is_not_computed(slow: Any, read: Read) -> None:
     with send(slow, LONG) as busy:
         slow.until("streamhub_running_batches", 1)
