@@ -7,7 +7,6 @@ SageMaker, which is told that a model is loaded, is not told otherwise by an ans
 from __future__ import annotations
 
 import asyncio
-import gc
 import shutil
 import tempfile
 from asyncio import AbstractEventLoop
@@ -20,7 +19,7 @@ from serving.batching.policy import Caps
 from serving.errors import AlreadyLoadedError, HostingError, NoRoomError, NotLoadedError, StreamHubError
 from serving.protocol.archive import ModelFolder
 from serving.runtime.loading import caps_of, load, opened
-from serving.runtime.memory import Held, leaving, size_of
+from serving.runtime.memory import Held, give_back, leaving, size_of
 from serving.runtime.repository import Hosted, Repository, State
 from serving.runtime.threads import AskedThreads
 
@@ -172,7 +171,7 @@ class ModelManager:
             if runner is not None:
                 await asyncio.to_thread(runner.close)
         if names:
-            gc.collect()  # a Python model's module holds cycles
+            await asyncio.to_thread(give_back)
 
     async def _finish(self, hosted: Hosted) -> None:
         """Wait until a model has answered what it was asked, and free it."""
@@ -190,7 +189,8 @@ class ModelManager:
             await asyncio.to_thread(_discard, files.workdir if files is not None else None)
         finally:
             self.repository.leaving.discard(hosted)
-        gc.collect()
+        del runner
+        await asyncio.to_thread(give_back)
 
 
 def _why(done: asyncio.Task[None], hosted: Hosted) -> HostingError | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,3 +42,15 @@ def leaving(held: Sequence[Held], *, needed_bytes: int, limit_bytes: int) -> tup
         names.append(each.name)
         over_bytes -= each.size_bytes
     return tuple(names) if over_bytes <= 0 else None
+
+
+def give_back() -> None:
+    """Return to the system what models that left had.
+
+    A Python model's module holds cycles, and glibc keeps what the thread that loaded a model freed (malloc_trim(3));
+    another C library may have no such call.
+    """
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

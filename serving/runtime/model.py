@@ -77,6 +77,10 @@ class OnnxModel(Runner):
                 raise ModelFailedError(f"model {self._served.name}: got an output of {output.dtype}; allowed {dtype}")
         return outputs
 
+    def close(self) -> None:
+        """Free the session, whoever still holds the model: a worker does until it has noticed its end."""
+        self._session = None
+
 
 def _steady(path: Path, served: ServedModel) -> bool:
     sizes = [size for tensor in served.inputs for size in tensor.shape]

@@ -33,7 +33,9 @@ WEIGHTS = np.array([1.0, -2.0, 0.5, 4.0], dtype=np.float32)
 TABLE = np.array([0.0, 10.0, 20.0], dtype=np.float32)
 
 
-def _graph(nodes: list[object], inputs: list[object], outputs: list[object], constants: dict[str, np.ndarray]) -> bytes:
+def made_graph(
+    nodes: list[object], inputs: list[object], outputs: list[object], constants: dict[str, np.ndarray]
+) -> bytes:
     initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, "toy", inputs, outputs, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -43,7 +45,7 @@ def _graph(nodes: list[object], inputs: list[object], outputs: list[object], con
 
 def linear_graph() -> bytes:
     """Y = x · WEIGHTS + TABLE[pick]; a pick beyond the table makes the whole run raise."""
-    return _graph(
+    return made_graph(
         [
             helper.make_node("Mul", ["x", "weights"], ["scaled"]),
             helper.make_node("ReduceSum", ["scaled", "axes"], ["sum"], keepdims=1),
@@ -75,7 +77,7 @@ def slow_graph() -> bytes:
         [helper.make_tensor_value_info("on", T.BOOL, []), helper.make_tensor_value_info("next", T.FLOAT, [])],
         [numpy_helper.from_array(np.array(1.0, dtype=np.float32), "one")],
     )
-    return _graph(
+    return made_graph(
         [
             helper.make_node("ReduceMax", ["steps"], ["turns"], keepdims=0),
             helper.make_node("Loop", ["turns", "yes", "zero"], ["sum"], body=body),
@@ -91,7 +93,7 @@ def slow_graph() -> bytes:
 
 def text_graph() -> bytes:
     """Give text and tokens back; both sizes vary."""
-    return _graph(
+    return made_graph(
         [helper.make_node("Identity", ["text"], ["same"]), helper.make_node("Identity", ["tokens"], ["again"])],
         [
             helper.make_tensor_value_info("text", T.STRING, ["rows", "n"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import tarfile
 import threading
@@ -13,8 +14,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
-from tests.integration.runtime.conftest import TABLE, WEIGHTS, Server, launched
+from serving.spec.runtime import TritonRuntime
+from tests.integration.runtime.conftest import TABLE, WEIGHTS, Server, launched, made_graph
 
 X = [[1.0, 2.0, 3.0, 4.0]]
 BODY = {
@@ -241,3 +244,38 @@ def test_the_models_left_at_the_end_leave_no_folders(root: Path, put: Callable[.
         assert client.delete("/models/one").status_code == 200
         assert len(list(scratch.glob("streamhub-*/*"))) == 1
     assert not list(scratch.glob("streamhub-*"))
+
+
+def test_a_model_that_leaves_gives_its_memory_back(put: Callable[..., str]) -> None:
+    width = 1_000_000
+    weights = np.ones((4, width), dtype=np.float32)
+    graph = made_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["wide"]),
+            helper.make_node("ReduceSum", ["wide", "axes"], ["sum"], keepdims=1),
+            helper.make_node("Cast", ["pick"], ["picked"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["sum", "picked"], ["y"]),
+        ],
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 4]),
+            helper.make_tensor_value_info("pick", TensorProto.INT64, ["rows", 1]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 1])],
+        {"w": weights, "axes": np.array([1])},
+    )
+    url = put("wide", graph=graph, runtime=TritonRuntime(device="cpu", max_batch_size=1))
+    with launched("--models-root", str(Path(url).parents[1])) as roomy, roomy.client() as client:
+        for _ in range(3):
+            assert load(client, "wide", url).status_code == 200
+            loaded_bytes = resident_bytes(roomy)
+            assert client.delete("/models/wide").status_code == 200
+            assert loaded_bytes - resident_bytes(roomy) >= weights.nbytes
+
+
+def resident_bytes(server: Server) -> int:
+    (pages,) = Path(f"/proc/{server.process.pid}/statm").read_text().split()[1:2]
+    return int(pages) * resource.getpagesize()
+
+
+def test_one_small_model_takes_at_most_110_mib(linear: Server) -> None:
+    assert resident_bytes(linear) <= 110 << 20
