@@ -1,4 +1,4 @@
-"""What holds on a server whatever it is asked; test_runtime_batcher.py holds it on a clock of its own."""
+"""What holds on a server whatever it is asked; tests/unit/runtime holds it on a clock of its own."""
 
 from __future__ import annotations
 
