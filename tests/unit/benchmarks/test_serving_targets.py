@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.serving import report
+from benchmarks.serving.invariants import seen
 from benchmarks.serving.results import Cell, Closed, InProcess, Invariant, Open, Overload, Results, Sample, Started
 from benchmarks.serving.targets import Target, targets
 from benchmarks.serving.wires import Kind
@@ -150,3 +153,35 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
     rows = [[line.count(" |") for line in table.splitlines() if line.startswith("|")] for table in tables]
     assert any(rows)
     assert all(len(set(counts)) <= 1 for counts in rows)
+
+
+def promise(run: Results, words: str) -> Invariant:
+    (one,) = [each for each in seen(run) if words in each.name]
+    return one
+
+
+@pytest.mark.parametrize(("p50_ms", "held"), [(9.9, True), (10.0, False)])
+def test_a_lone_request_waits_when_any_loop_of_one_client_takes_the_window(p50_ms: float, *, held: bool) -> None:
+    run = results(
+        closed("streamhub", "json", clients=1, p50_ms=0.2), closed("streamhub", "binary", clients=1, p50_ms=p50_ms)
+    )
+    assert promise(run, "lone").held is held
+
+
+def test_one_wrong_answer_breaks_a_promise_and_a_refused_one_does_not() -> None:
+    cell = Cell(model="ranker", peer="streamhub", setting="best", kind="json", clients=32)
+    good = sample()
+    assert promise(results(Closed.of(cell, [good, replace(good, failed=3)])), "batched").held
+    assert not promise(results(Closed.of(cell, [good, replace(good, wrong=1)])), "batched").held
+    other = replace(cell, peer="mosec")
+    assert promise(results(Closed.of(cell, [good]), Closed.of(other, [replace(good, wrong=1)])), "batched").held
+
+
+def test_goodput_is_promised_at_one_and_a_half_times_the_capacity() -> None:
+    run = results()
+    for load, share in ((1.5, 0.96), (3.0, 0.5)):
+        run.overload.append(
+            Overload(model="moderator", load=load, capacity=800, offered=800 * load, goodput=800 * share, share=share)
+        )
+    (one,) = seen(run)
+    assert one.held
