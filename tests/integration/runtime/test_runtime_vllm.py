@@ -283,6 +283,7 @@ def test_a_child_gets_a_free_port_of_those_left_to_it() -> None:
 
 
 @pytest.mark.train
+@pytest.mark.timeout(900)  # a start is minutes of compilation where others compute, too
 def test_the_real_vllm_answers_through_the_server(tmp_path: Path) -> None:
     python = os.environ.get("STREAMHUB_VLLM_PYTHON", sys.executable)
     if importlib.util.find_spec("vllm") is None and python == sys.executable:
