@@ -38,10 +38,14 @@ from serving.spec.model import ModelSpec
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
+_SERVER = "MLFLOW_TRACKING_URI"
 _COMMIT_TAG = "mlflow.source.git.commit"
 _DATA_TAG = "data_sha256"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ON_A_SERVER = ("models:/", "runs:/", "mlflow-artifacts:/")
+_RETRIES = ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+"""MLflow's own 7 make a server that is not there an answer of minutes."""
+
 _SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 
 
@@ -115,7 +119,7 @@ def fetch(uri: str, folder: Path, *, tracking_uri: str = "") -> Fetched:
             f"{uri}: got no folder and no URI; allowed models:/NAME/VERSION, runs:/RUN/PATH, an artifact URI or a "
             f"folder; correct it"
         )
-    server = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+    server = tracking_uri or os.environ.get(_SERVER, "")
     if not server and uri.startswith(_ON_A_SERVER):
         raise PackagingError(
             f"{uri}: got no tracking server, and MLflow would begin an empty one here; allowed its address; "
@@ -125,7 +129,8 @@ def fetch(uri: str, folder: Path, *, tracking_uri: str = "") -> Fetched:
     with _mlflow_errors(uri):
         from mlflow.artifacts import download_artifacts  # noqa: PLC0415 - an optional client, slow to import
 
-        got = Path(download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=server or None))
+        with _asking(server):
+            got = Path(download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=server or None))
     return Fetched(folder=got, uri=uri, tracking_uri=_without_login(server), run=_run_of(got, server))
 
 
@@ -189,9 +194,25 @@ def _in_one_file(model: MlflowModel, weights: Path) -> None:
 
 
 @contextmanager
+def _asking(server: str) -> Iterator[None]:
+    """Have MLflow ask one server: it resolves `models:/` by its process's address, whatever address a call names."""
+    before = os.environ.get(_SERVER)
+    if server:
+        os.environ[_SERVER] = server
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_SERVER, None)
+        else:
+            os.environ[_SERVER] = before
+
+
+@contextmanager
 def _mlflow_errors(what: str) -> Iterator[None]:
     """MLflow's errors, those of its HTTP client and its absence, in one line each."""
     os.environ.update(_SILENT)  # read when MLflow is imported
+    os.environ.setdefault(*_RETRIES)
     try:
         yield
     except ImportError:

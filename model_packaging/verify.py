@@ -63,7 +63,7 @@ def verify(package: Path) -> Verification:
 def _unreadable(package: Path, error: OSError) -> Verification:
     where = f" at {error.filename}" if error.filename and Path(error.filename) != package else ""
     finding = (
-        f"{package.name}: got {error.strerror or error}{where}; allowed what this user may read, and room to unpack it; "
+        f"{package.name}: got {error.strerror or error}{where}; allowed what this user may read, and room for it; "
         f"check permissions and space"
     )
     return Verification(

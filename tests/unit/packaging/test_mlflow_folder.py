@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from model_packaging.build import archive_path
-from model_packaging.mlflow_import import import_mlflow
+from model_packaging.mlflow_import import fetch, import_mlflow
 from model_packaging.verify import verify
 from serving.errors import PackagingError
 from serving.protocol.archive import unpack
@@ -247,3 +247,26 @@ def test_a_graph_that_is_not_the_specs_is_refused_like_any_other(
     onnx.save(make_network(elem=onnx.TensorProto.DOUBLE), folder / "model.onnx")
     with pytest.raises(PackagingError, match="FP64"):
         imported(folder)
+
+
+def test_a_server_that_is_named_is_asked_for_what_an_address_leads_to_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow resolves `models:/` by its process's address alone: an argument of the download does not reach it."""
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)
+    asked: list[tuple[str, str]] = []
+
+    def download(**arguments: str) -> str:
+        asked.append((mlflow.get_tracking_uri(), mlflow.get_registry_uri()))
+        folder = Path(arguments["dst_path"])
+        (folder / "MLmodel").write_text("flavors: {}")
+        return str(folder)
+
+    monkeypatch.setattr("mlflow.artifacts.download_artifacts", download)
+    fetch("models:/toy/1", tmp_path / "a", tracking_uri="http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:10")
+    fetch("models:/toy/1", tmp_path / "b")
+    assert asked == [("http://127.0.0.1:9",) * 2, ("http://127.0.0.1:10",) * 2]
+    assert mlflow.get_tracking_uri() == "http://127.0.0.1:10"
