@@ -19,6 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Benchmarks beside peers, in one ru
 
 _GB = 10**9
 RESULTS = Path("benchmarks/results")
+PARTS = Path("build/bench")
 
 
 @app.command()
@@ -61,7 +62,7 @@ def serving(
     quick: Annotated[bool, typer.Option("--quick", help="Few servers, few rounds: about two minutes.")] = False,
     repeats: Annotated[int | None, typer.Option(min=1, help="Rounds over all servers.")] = None,
     environments: Annotated[Path, typer.Option(help="Where peers are installed, once.")] = ENVIRONMENTS,
-    out: Annotated[Path, typer.Option(help="Where serving.json, serving.md and serving.svg go.")] = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="Where the files go; a part of a run goes to build/bench.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure the model server beside its peers: CPU a request, latency, highest rate, overload; installs the peers."""
@@ -69,6 +70,9 @@ def serving(
 
     asked = [name for name in peers.split(",") if name]
     told = partial(progress_console.print, markup=False, highlight=False)
+    if unknown := command.unknown_peers(asked):
+        raise typer.BadParameter(unknown, param_hint="--peers")
+    out = out or (PARTS if asked or quick else RESULTS)
     document, lines = command.run(
         asked, quick=quick, repeats=repeats, cache=environments.expanduser(), out=out, told=told
     )
