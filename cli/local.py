@@ -5,13 +5,18 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.output import JsonFlag, emit, progress_console
 
+if TYPE_CHECKING:
+    from local.faults import Faults
+
 app = typer.Typer(no_args_is_help=True)
+fault_app = typer.Typer(no_args_is_help=True)
+app.add_typer(fault_app, name="fault", help="What the stack shall do wrong.")
 
 State = Annotated[Path, typer.Option(help="Folder of the stack's state and logs.")]
 Root = Annotated[Path, typer.Option(help="The project folder.")]
@@ -69,6 +74,54 @@ def down(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
 
     ended = take_down(state)
     emit({"ended": ended}, as_json=as_json, lines=["ended" if ended else "nothing ran"])
+
+
+@fault_app.command("add")
+def fault_add(
+    kind: Annotated[str, typer.Argument(help="slow, error, throttle, capacity or unhealthy.")],
+    *,
+    endpoint: Annotated[str, typer.Option(help="The endpoint's name; every one without.")] = "*",
+    delay_ms: Annotated[float, typer.Option(help="What slow adds to an answer.")] = 1000.0,
+    share: Annotated[float, typer.Option(help="Part of the calls, 0 to 1, that slow, error and throttle meet.")] = 1.0,
+    name: Annotated[str, typer.Option(help="The fault's name; its kind and endpoint without.")] = "",
+    state: State = _STATE,
+    as_json: JsonFlag = False,
+) -> None:
+    """Add a fault, in place of one of the same name."""
+    from local.faults import Fault  # noqa: PLC0415
+
+    fault = Fault(
+        name=name or f"{kind}:{endpoint}",
+        kind=kind,  # type: ignore[arg-type]
+        endpoint=endpoint,
+        delay_ms=delay_ms,
+        share=share,
+    )
+    _faults(state).add(fault)
+    emit({"added": fault.name}, as_json=as_json, lines=[f"added {fault.name}"])
+
+
+@fault_app.command("list")
+def fault_list(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
+    """Give every fault."""
+    from dataclasses import asdict  # noqa: PLC0415
+
+    found = [asdict(fault) for fault in _faults(state).all()]
+    lines = [f"{fault['name']}: {fault['kind']} of {fault['endpoint']}" for fault in found] or ["no faults"]
+    emit({"faults": found}, as_json=as_json, lines=lines)
+
+
+@fault_app.command("remove")
+def fault_remove(name: str, *, state: State = _STATE, as_json: JsonFlag = False) -> None:
+    """Remove a fault."""
+    _faults(state).remove(name)
+    emit({"removed": name}, as_json=as_json, lines=[f"removed {name}"])
+
+
+def _faults(state: Path) -> Faults:
+    from local.faults import Faults  # noqa: PLC0415
+
+    return Faults(state / "services")
 
 
 def _service(service: dict[str, object]) -> str:

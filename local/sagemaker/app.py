@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Headers, JsonService, Receive, Scope, Send, send_answer
 from local.clock import Clock, SystemClock
+from local.faults import Faults
 from local.sagemaker.archives import Archives
 from local.sagemaker.async_plane import AsyncPlane, async_endpoint_of
 from local.sagemaker.capture import Capture
@@ -56,9 +57,12 @@ class SageMakerApp:
         s3 = _client(settings, "s3")
         store = Store(settings)
         self._servers = ModelServers(options=options, logs=settings.state_dir / "logs")
-        cloudwatch = _client(settings, "cloudwatch")
+        cloudwatch, faults = _client(settings, "cloudwatch"), Faults(settings.state_dir)
         provisioner = Provisioner(
-            archives=Archives(s3, settings.state_dir / "archives"), servers=self._servers, options=options
+            archives=Archives(s3, settings.state_dir / "archives"),
+            servers=self._servers,
+            options=options,
+            faults=faults,
         )
         self._fleets = Fleets(
             store, provisioner=provisioner, options=options, clock=clock, alarmed=_alarm_states(cloudwatch)
@@ -81,6 +85,7 @@ class SageMakerApp:
             meter=self._meter,
             chance=chance,
             components=self._components,
+            faults=faults,
         )
 
     async def start(self) -> None:

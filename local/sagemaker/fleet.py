@@ -184,7 +184,8 @@ class Fleets:
 
     async def _provision(self, name: str, fleet: Fleet) -> None:
         try:
-            servers = await self._provisioner.bring_up(self._store.deployments[name][fleet.number], wait=True)
+            deployment = self._store.deployments[name][fleet.number]
+            servers = await self._provisioner.bring_up(deployment, wait=True, endpoint=name)
         except (EndpointError, ValidationError) as error:
             _log.warning("endpoint %s: %s", name, error)
             self._tell(name, Unhealthy(fleet=fleet.number, reason=str(error)[:_MAX_REASON]))

@@ -7,17 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from local.aws_json import Json
+from local.faults import Faults
 from local.sagemaker.archives import Archive, Archives, archive_uri
 from local.sagemaker.deployment import all_variants
 from local.sagemaker.endpoint import Endpoint
 from local.sagemaker.options import Options
 from local.sagemaker.servers import ModelServer, ModelServers
+from serving.errors import EndpointError
 
 
 class Provisioner:
     """Gives the model servers of a deployment, and takes them back."""
 
-    def __init__(self, *, archives: Archives, servers: ModelServers, options: Options) -> None:
+    def __init__(self, *, archives: Archives, servers: ModelServers, options: Options, faults: Faults) -> None:
+        self._faults = faults
         self._archives = archives
         self._servers = servers
         self._options = options
@@ -26,17 +29,24 @@ class Provisioner:
         """End all processes."""
         await self._servers.stop()
 
-    def lacks_instances(self, _endpoint: Endpoint) -> bool:
-        """Say whether the instances that an endpoint shall have are not to be had."""
-        return False
+    def lacks_instances(self, endpoint: Endpoint) -> bool:
+        """Say whether the instances that an endpoint shall have more of are not to be had."""
+        grows = endpoint.fleet is not None and any(
+            variant.desired_count > variant.count for variant in endpoint.fleet.variants
+        )
+        return grows and self._faults.of(endpoint.name, "capacity") is not None
 
-    async def bring_up(self, deployment: Json, *, wait: bool) -> dict[str, ModelServer]:
+    async def bring_up(self, deployment: Json, *, wait: bool, endpoint: str = "") -> dict[str, ModelServer]:
         """Give the processes by variant, ready; with `wait` False, maybe not yet ready.
+
+        `endpoint` is whose new fleet it is, "" where no fault can meet it.
 
         Raises:
             EndpointError: one of them cannot be had; then none is held.
 
         """
+        if endpoint:
+            self._meet_faults(endpoint)
         held: dict[str, ModelServer] = {}
         tasks = [
             asyncio.create_task(self._acquire(deployment, variant, held=held, wait=wait))
@@ -52,6 +62,15 @@ class Provisioner:
             await self.release(held.values())
             raise
         return held
+
+    def _meet_faults(self, endpoint: str) -> None:
+        if self._faults.of(endpoint, "capacity") is not None:
+            raise EndpointError(
+                "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. "
+                "Please retry using a different ML instance type or after some time."
+            )
+        if self._faults.of(endpoint, "unhealthy") is not None:
+            raise EndpointError("The primary container did not pass the ping health check: a fault was asked for")
 
     async def release(self, servers: Iterable[ModelServer]) -> None:
         """Give processes back; one that nobody else uses drains and ends."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from local.aws_json import AwsError, Headers, Receive, Scope, Send, read_body, send_answer
+from local.faults import Fault, Faults, Kind
 from local.sagemaker.capture import Capture, Exchange
 from local.sagemaker.metrics import Meter
 from local.sagemaker.options import Options
@@ -63,7 +64,9 @@ class RuntimePlane:
         meter: Meter,
         chance: random.Random,
         components: ComponentTargets,
+        faults: Faults,
     ) -> None:
+        self._faults = faults
         self._routes = routes
         self._components = components
         self._mirrors: set[asyncio.Task[None]] = set()
@@ -104,6 +107,9 @@ class RuntimePlane:
         route = self._routes.get(endpoint)
         if route is None:
             raise validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
+        if self._fault(endpoint, "throttle") is not None:
+            # botocore knows no such error of this call: SageMaker sends the code without a text
+            raise AwsError("ThrottlingException", "")
         if route.asynchronous is not None:
             raise validation(f"Endpoint {endpoint} is an asynchronous endpoint; call InvokeEndpointAsync.")
         if _COMPONENT in sent or route.hosts_components:
@@ -136,7 +142,7 @@ class RuntimePlane:
         status = 0
         try:
             async with asyncio.timeout(self._options.invocation_timeout_s):
-                answer = await target.server.post("/invocations", headers, body)
+                answer = await self._answer(target, headers, body)
             status = answer.status
         except (EndpointError, TimeoutError) as error:
             raise self._model_error(target, 0, _no_answer(error, self._options.invocation_timeout_s)) from error
@@ -167,6 +173,18 @@ class RuntimePlane:
     async def _mirrored(self, shadow: Target, sent: Mapping[str, str], body: bytes) -> None:
         with contextlib.suppress(AwsError):
             await self._invoke(shadow, sent, body)
+
+    async def _answer(self, target: Target, headers: dict[str, str], body: bytes) -> Answer:
+        slow = self._fault(target.endpoint, "slow")
+        if slow is not None:
+            await asyncio.sleep(slow.delay_ms / 1000)
+        if self._fault(target.endpoint, "error") is not None:
+            return Answer(status=500, headers={}, body=b"a fault was asked for")
+        return await target.server.post("/invocations", headers, body)
+
+    def _fault(self, endpoint: str, kind: Kind) -> Fault | None:
+        fault = self._faults.of(endpoint, kind)
+        return fault if fault is not None and self._chance.random() < fault.share else None
 
     def _keep(self, target: Target, inference_id: str | None, content_type: str, body: bytes, answer: Answer) -> None:
         rule = target.capture

@@ -72,9 +72,9 @@ class Containers:
         self.awaited: dict[str, asyncio.Future[bool]] = {}
         self.instances = True
 
-    async def bring_up(self, deployment: Json, *, wait: bool) -> dict[str, ModelServer]:
+    async def bring_up(self, deployment: Json, *, wait: bool, endpoint: str = "") -> dict[str, ModelServer]:
         config = deployment["config"]
-        if wait:
+        if wait and endpoint:
             healthy = self.awaited[config["EndpointConfigName"]] = asyncio.get_running_loop().create_future()
             if not await healthy:
                 raise EndpointError("did not pass the ping health check")

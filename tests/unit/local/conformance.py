@@ -15,6 +15,7 @@ _ENDPOINTS = "tests/integration/local_sagemaker/test_sagemaker_endpoints.py"
 _ROLLOUTS = "tests/integration/local_sagemaker/test_sagemaker_rollouts.py"
 _HOSTING = "tests/integration/local_sagemaker/test_sagemaker_hosting.py"
 _CALLS = "tests/integration/local_sagemaker/test_sagemaker_invocations.py"
+_FAULTS = "tests/integration/local_sagemaker/test_sagemaker_faults.py"
 _STORY = "tests/integration/local_sagemaker/test_sagemaker_story.py"
 _PLAN = "tests/unit/local/test_sagemaker_plan.py"
 _RULES = "tests/unit/local/test_scaling_rules.py"
@@ -118,6 +119,20 @@ ROWS = (
         here="same",
         client="boto3",
         held_by=(_CALLS, "test_a_containers_error_is_a_model_error_with_what_it_said"),
+    ),
+    Row(
+        what="no capacity: deployment, more instances",
+        aws="FailureReason InsufficientInstanceCapacity; RollingBack, then InService as before (API DescribeEndpoint)",
+        here="same, when `local fault add capacity` asks for it",
+        client="boto3",
+        held_by=(_FAULTS, "test_more_instances_that_are_not_to_be_had_roll_back"),
+    ),
+    Row(
+        what="InvokeEndpoint, throttled",
+        aws="400 ThrottlingException without a text (seen by users; the API model has no such error)",
+        here="same, when `local fault add throttle` asks for it",
+        client="boto3",
+        held_by=(_FAULTS, "test_calls_are_slow_fail_or_are_throttled_until_the_fault_is_removed"),
     ),
     Row(
         what="shadow variants",
