@@ -192,13 +192,13 @@ def dumped(document: object) -> bytes:
     return json.dumps(document, allow_nan=True).encode()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents, paths)
 def test_any_json_is_answered_or_refused(document: object, path: str) -> None:
     judged(posted(dumped(document), path))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents, st.binary(max_size=40), st.integers(-3, 3) | st.sampled_from([None]), paths)
 def test_any_header_and_raw_bytes_are_answered_or_refused(
     document: object, raw: bytes, off: int | None, path: str
