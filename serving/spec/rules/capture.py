@@ -65,20 +65,12 @@ def drift_has_rows(placed: Placed) -> Iterator[Finding]:
 
 
 def captures_outlive_drift(placed: Placed) -> Iterator[Finding]:
-    """A day at least, as S3 counts, and as long as a drift alarm looks back: what raised it can be read again."""
-    stage, drift = placed.stage, placed.model.drift
-    looked_at_s = drift.window_s * drift.of_windows if drift.capture_percent > 0 else 0
-    least_days = max(1, math.ceil(looked_at_s / _DAY_S))
-    if not least_days <= stage.captures_kept_days:
-        got = f"{stage.captures_kept_days}"
+    """Captures are kept as long as a drift alarm looks back: what raised it can be read again."""
+    kept_days, drift = placed.stage.captures_kept_days, placed.model.drift
+    least_days = math.ceil(drift.window_s * drift.of_windows / _DAY_S)
+    if drift.capture_percent > 0 and 1 <= kept_days < least_days:
         allowed = f"at least {least_days}: {placed.own.name} looks at {drift.of_windows} windows of {drift.window_s} s"
-        yield (
-            "capture_retention_days",
-            got,
-            allowed,
-            "raise it, or shorten drift.window_s",
-            "S3 API_LifecycleExpiration",
-        )
+        yield "capture_retention_days", str(kept_days), allowed, "raise it, or shorten drift.window_s", ""
 
 
 RULES: tuple[PlacedRule, ...] = (captures_outlive_drift,)

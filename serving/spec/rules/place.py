@@ -67,6 +67,19 @@ def logs_are_kept_by_a_known_number(stage: StageSpec) -> Iterator[Finding]:
         yield "log_retention_days", str(stage.log_retention_days), allowed, "choose one", "AWS API_PutRetentionPolicy"
 
 
+def captures_are_kept_by_whole_days(stage: StageSpec) -> Iterator[Finding]:
+    """S3 counts in whole days, from one; ten years are as long as any log is kept."""
+    if not 1 <= stage.captures_kept_days <= max(_RETENTION_DAYS):
+        got, allowed = str(stage.captures_kept_days), f"1 to {max(_RETENTION_DAYS)}"
+        yield (
+            "capture_retention_days",
+            got,
+            allowed,
+            "choose how long captures are of use",
+            "S3 API_LifecycleExpiration",
+        )
+
+
 def emails_are_addresses(stage: StageSpec) -> Iterator[Finding]:
     """A subscription by email needs an address, once."""
     for index, email in enumerate(stage.alarm_emails):
@@ -94,6 +107,7 @@ RULES: tuple[Callable[[StageSpec], Iterable[Finding]], ...] = (
     zones_are_of_the_region,
     failover_has_two_zones,
     logs_are_kept_by_a_known_number,
+    captures_are_kept_by_whole_days,
     emails_are_addresses,
     tags_are_legal,
 )

@@ -38,6 +38,7 @@ OURS = {
     "licence_is_known",
     "runtime_numbers_are_legal",
     "batch_fits_memory",
+    "captures_outlive_drift",
     "tensors_fit_the_backend",
     "ragged_inputs_are_counted",
     "ensemble_is_wired",

@@ -25,7 +25,7 @@ from serving.spec import (
 )
 from serving.spec.load import Project, load_project, parse
 from serving.spec.manifest import LockedVersion
-from serving.spec.rules import MODEL_RULES, model_warnings, stage_warnings
+from serving.spec.rules import MODEL_RULES, model_warnings, stage_problems, stage_warnings
 from serving.spec.rules.capture import busiest_qps, capture_volume
 from serving.spec.rules.deployment import total_wait_s
 from serving.spec.rules.runtime import batch_fits_memory
@@ -279,3 +279,15 @@ def test_captures_are_kept_two_weeks_or_as_logs_are_unless_the_stage_says(projec
     assert replace(stage, log_retention_days=365).captures_kept_days == 14
     assert replace(stage, log_retention_days=3).captures_kept_days == 3
     assert replace(stage, log_retention_days=3, capture_retention_days=60).captures_kept_days == 60
+
+
+@pytest.mark.parametrize(("kept_days", "is_told"), [(3, False), (2, True)])
+def test_captures_are_kept_as_long_as_a_drift_alarm_looks_back(
+    project: Project, *, kept_days: int, is_told: bool
+) -> None:
+    model, stage = project.models["content_moderator"], project.stages["staging"]
+    daily = replace(model, drift=replace(model.drift, window_s=86_400, of_windows=3))
+    models = {**project.models, model.name: daily}
+    stage = replace(stage, capture_retention_days=kept_days)
+    told = stage_problems(stage, models, project.locks, file="stages/staging.toml", stem="staging")
+    assert [one.key for one in told] == ["capture_retention_days"] * is_told
