@@ -127,8 +127,9 @@ def test_archives_that_cannot_be_served_are_refused_in_one_line(packed: Any, tmp
         assert text in refused("-m", "serving.runtime", "--archive", str(archive), "--port", "0")
 
 
-def test_an_archive_of_vllm_is_sent_to_its_container(pack_vllm: Path) -> None:
-    assert "its own container (vllm)" in refused("-m", "serving.runtime", "--archive", str(pack_vllm), "--port", "0")
+def test_an_archive_of_vllm_wants_an_interpreter_that_has_it(pack_vllm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMHUB_VLLM_PYTHON", raising=False)
+    assert "STREAMHUB_VLLM_PYTHON" in refused("-m", "serving.runtime", "--archive", str(pack_vllm), "--port", "0")
 
 
 def test_the_command_says_where_it_serves_and_refuses_a_taken_port(packed: Any) -> None:
