@@ -91,16 +91,20 @@ class _Process:
 
     async def end(self, within_s: float) -> bool:
         """Ask it to end and kill it if it does not; whether it ended well, as it may in any way before it served."""
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         try:
             status = await asyncio.wait_for(self._process.wait(), within_s)
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self._signal(signal.SIGKILL)
             await self._process.wait()
             return False
         return status == 0 or not self.served
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal; `Popen.send_signal` looks for the end first and takes the status that asyncio waits for."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 class _Supervisor:
