@@ -48,7 +48,7 @@ demo: setup ## the whole life of a model on this machine
 	@$(BIN)/streamhub demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev ## every test that needs no torch
-	$(BIN)/pytest -q $(TEST_ARGS)
+	$(BIN)/pytest -q --numprocesses auto --dist loadfile $(TEST_ARGS)
 
 test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, beside the lock
 	$(BIN)/python -c "import torch" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet "$(TORCH_SPEC)"

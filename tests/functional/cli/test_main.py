@@ -79,7 +79,8 @@ def test_an_end_by_a_signal_is_said_in_the_last_line(root: Path, code: int, *, s
 def test_a_signal_takes_what_is_half_written_with_it(root: Path, tmp_path: Path, number: signal.Signals) -> None:
     """A file that never ends: the archive is begun, and cannot be finished."""
     program = (
-        "import os, pathlib, sys, typer, cli.main\n"
+        "import os, pathlib, signal, sys, typer, cli.main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # shells start background jobs that ignore it
         "from model_packaging.archive import Member, write_archive\n"
         "def endless(): write_archive([Member('m', pathlib.Path(sys.argv[1]))], pathlib.Path(sys.argv[2]) / 'a.tar.gz',"
         " progress=lambda *_: (print('begun', flush=True), signal_comes()))\n"
