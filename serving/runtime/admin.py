@@ -26,8 +26,8 @@ from serving.errors import (
     StreamHubError,
 )
 from serving.runtime.exchange import Exchange, Head
-from serving.runtime.manager import ModelManager
 from serving.runtime.repository import TRITON_VERSION, Hosted, State
+from serving.runtime.residency import Residency
 from serving.runtime.shelf import Shelf, inside
 
 _PAGE = 100
@@ -59,14 +59,14 @@ class Admin:
 
     def __init__(
         self,
-        manager: ModelManager,
+        residency: Residency,
         *,
         infer: Infer,
         models_root: Path | None = None,
         shelf: Shelf | None = None,
     ) -> None:
-        self._manager = manager
-        self._repository = manager.repository
+        self._residency = residency
+        self._repository = residency.repository
         self._infer = infer
         self._models_root = models_root
         self._shelf = shelf
@@ -108,22 +108,22 @@ class Admin:
                 f"allowed a name of 1 to {_NAME_CHARACTERS} characters without / and the path of a model; send both"
             )
         assert self._models_root is not None  # noqa: S101 - the route is only there with it
-        await self._manager.load(name, inside(self._models_root, url))
+        await self._residency.load(name, inside(self._models_root, url))
         return {"status": f"loaded {name}"}
 
     async def _unload(self, exchange: Exchange, *, name: str) -> object:
         del exchange
-        await self._manager.unload(name)
+        await self._residency.unload(name)
         return {"status": f"unloaded {name}"}
 
     async def _load_named(self, exchange: Exchange, *, name: str) -> object:
         shelf = self._named(exchange)
-        await self._manager.load(name, shelf.source(name), again=True)
+        await self._residency.load(name, shelf.source(name), again=True)
         return None
 
     async def _unload_named(self, exchange: Exchange, *, name: str) -> object:
         self._named(exchange)
-        await self._manager.unload(name)
+        await self._residency.unload(name)
         return None
 
     def _named(self, exchange: Exchange) -> Shelf:
@@ -159,7 +159,7 @@ class Admin:
         exchange.answer(200, orjson.dumps(document))
 
     def _entry(self, name: str) -> dict[str, str]:
-        return {"modelName": name, "modelUrl": str(self._manager.source(name))}
+        return {"modelName": name, "modelUrl": str(self._residency.source(name))}
 
     def _index(self, exchange: Exchange) -> None:
         try:
@@ -177,8 +177,8 @@ class Admin:
         }
         known = set(self._shelf.sources()) if self._shelf is not None else set()
         failed = self._repository.failed
-        for name in sorted((known | set(failed) | self._manager.loading) - there.keys()):
-            if name in self._manager.loading:
+        for name in sorted((known | set(failed) | self._residency.loading) - there.keys()):
+            if name in self._residency.loading:
                 there[name] = _row(name, "", State.LOADING, "")
             else:
                 there[name] = _row(name, "", State.UNAVAILABLE, failed.get(name, "not loaded"))

@@ -13,8 +13,8 @@ from serving.runtime.admin import Admin
 from serving.runtime.cgroup import memory_limit_bytes, usable_cores
 from serving.runtime.journal import Journal
 from serving.runtime.loading import caps_of, load
-from serving.runtime.manager import ModelManager
 from serving.runtime.repository import Hosted, Repository
+from serving.runtime.residency import Residency
 from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
 from serving.runtime.shelf import Shelf
@@ -51,7 +51,7 @@ class Models:
         self._shelf = Shelf(settings.model_repository) if settings.model_repository is not None else None
         limit_bytes = settings.model_memory_bytes or int(_SHARE * memory_limit_bytes()) - _OWN_BYTES
         self._threads = _threads(settings)
-        self._manager = ModelManager(
+        self._residency = Residency(
             repository,
             loop=loop,
             scratch=scratch,
@@ -60,8 +60,8 @@ class Models:
             deadline_ms=settings.deadline_ms,
         )
         infer = partial(app.inference, sagemaker=True)
-        admin = Admin(self._manager, infer=infer, models_root=settings.models_root, shelf=self._shelf)
-        app.more_routes, app.inferences.wake = admin.route, self._manager.wake
+        admin = Admin(self._residency, infer=infer, models_root=settings.models_root, shelf=self._shelf)
+        app.more_routes, app.inferences.wake = admin.route, self._residency.wake
 
     async def close(self) -> None:
         """Free all models."""
@@ -83,7 +83,7 @@ class Models:
         if self._shelf is not None:
             asked = self._settings.load_models
             for name in sorted(self._shelf.sources()) if asked == (_ALL,) else asked:
-                await self._manager.load(name, self._shelf.source(name))
+                await self._residency.load(name, self._shelf.source(name))
         return {"models": {hosted.name: hosted.served.version for hosted in self.app.repository}}
 
 

@@ -27,10 +27,10 @@ class _Place:
 
 def admin_of(names: list[str]) -> Admin:
     repository: Any = [SimpleNamespace(name=name) for name in names]
-    manager: Any = SimpleNamespace(repository=repository, source=lambda name: f"/opt/ml/models/{name}/model")
+    residency: Any = SimpleNamespace(repository=repository, source=lambda name: f"/opt/ml/models/{name}/model")
     infer: Any = None
     root: Any = "/opt/ml/models"
-    return Admin(manager, infer=infer, models_root=root)
+    return Admin(residency, infer=infer, models_root=root)
 
 
 @pytest.mark.parametrize("count", [0, 1, 100, 101, 250])

@@ -40,7 +40,7 @@ class _Files:
     workdir: Path | None
 
 
-class ModelManager:
+class Residency:
     """Loads and unloads the models of a repository; all on the loop, one load at a time."""
 
     def __init__(
