@@ -62,7 +62,7 @@ def test_a_timeout_is_microseconds_and_a_priority_changes_nothing() -> None:
         ({"sequence_id": "user-1", "sequence_start": True}, "keep no state"),
         ({"outputs": [triton.InferRequestedOutput("a", class_count=3)]}, "classification"),
     ],
-    ids=str,
+    ids=["sequence", "named sequence", "classification"],
 )
 def test_an_extension_that_is_not_here_is_refused_by_name(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidRequestError, match=text):

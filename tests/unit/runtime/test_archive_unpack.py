@@ -111,7 +111,11 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, cut: int) -> None:
     assert "no whole tar.gz" in refused(tmp_path, gzip.compress(packed())[:cut])
 
 
-@pytest.mark.parametrize("data", [b"", b"no gzip at all" * 99, packed(), gzip.compress(b"no tar" * 999)])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no gzip at all" * 99, packed(), gzip.compress(b"no tar" * 999)],
+    ids=["nothing", "no gzip", "tar alone", "no tar"],
+)
 def test_what_is_no_tar_gz_is_refused(tmp_path: Path, data: bytes) -> None:
     assert "no whole tar.gz" in refused(tmp_path, data)
 
