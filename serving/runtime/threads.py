@@ -117,7 +117,7 @@ def tuned(
     max_rows: int,
     asked: AskedThreads,
     room: Callable[[], bool] = lambda: True,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[M, ServiceTimes, ThreadPlan]:
     """Load a model with the threads that run it best on this machine, and warm it.
 
@@ -141,13 +141,13 @@ def tuned(
     rows = max((size for size in sizes(max_rows) if times.seconds(size) <= _LONGEST_RUN_S), default=1)
     batch = [repeated(array, rows) for array in sample] if max_rows > 1 else list(sample)
     until_s = clock() + max(BUDGET_S, warm_s)
-    found = [_measure(model, first, batch, rows)]
+    found = [_measure(model, first, batch, rows, clock)]
     for plan in others:
         alike = plan.alike(first)
         if clock() + (0.0 if alike else load_s) + found[-1].run_s * _REPEATS > until_s or not (alike or room()):
             continue
         other = model if alike else make(plan)
-        found.append(_measure(other, plan, batch, rows))
+        found.append(_measure(other, plan, batch, rows, clock))
         if other is not model:
             other.close()
     chosen = best(found)
@@ -158,9 +158,11 @@ def tuned(
     return model, model.warm_up(sample, max_rows=max_rows), chosen
 
 
-def _measure(model: Warmed, plan: ThreadPlan, batch: Sequence[Array], rows: int) -> Measured:
+def _measure(
+    model: Warmed, plan: ThreadPlan, batch: Sequence[Array], rows: int, clock: Callable[[], float]
+) -> Measured:
     def runs(_: int) -> list[float]:
-        return [_timed(model, batch) for _ in range(_REPEATS)]
+        return [_timed(model, batch, clock) for _ in range(_REPEATS)]
 
     model.run(batch)  # the first run of a shape allocates
     with ThreadPoolExecutor(plan.workers) as workers:
@@ -168,7 +170,7 @@ def _measure(model: Warmed, plan: ThreadPlan, batch: Sequence[Array], rows: int)
     return Measured(plan, plan.workers * rows / max(run_s, 1e-9), run_s)
 
 
-def _timed(model: Warmed, batch: Sequence[Array]) -> float:
-    started = time.perf_counter()
+def _timed(model: Warmed, batch: Sequence[Array], clock: Callable[[], float]) -> float:
+    started_s = clock()
     model.run(batch)
-    return time.perf_counter() - started
+    return clock() - started_s
