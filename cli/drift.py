@@ -9,7 +9,8 @@ import typer
 
 from cli.output import JsonFlag, emit
 from lambdas.drift.settings import Settings
-from lambdas.drift.wiring import from_environment, last_window_end, now
+from lambdas.drift.wiring import from_environment, last_window_end
+from serving.aws.clock import now
 from serving.errors import ModelNotFoundError
 from serving.spec import Slot, endpoint_name
 from serving.spec.codec import converter

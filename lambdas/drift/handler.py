@@ -10,7 +10,8 @@ from typing import Any
 
 from lambdas.drift.run import Drift
 from lambdas.drift.settings import Settings
-from lambdas.drift.wiring import from_environment, last_window_end, now
+from lambdas.drift.wiring import from_environment, last_window_end
+from serving.aws.clock import now
 from serving.errors import TelemetryError
 from serving.spec import SLOTS, Slot
 from serving.telemetry.drift import DriftReport

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from lambdas.drift.run import BaselineSource, Drift
 from lambdas.drift.settings import Settings, read_settings
 from serving.aws.captures import S3Captures
+from serving.aws.clock import now
 from serving.aws.drift_reports import S3DriftReports
 from serving.aws.metrics import CloudWatchMetrics
 from serving.aws.registry import S3ModelRegistry
@@ -18,11 +19,6 @@ from serving.telemetry.baseline import Baseline, baseline_from_dict
 
 CAPTURE_DELAY = timedelta(minutes=5)
 """How long SageMaker may take until a request lies in S3; a window is read that much after its end."""
-
-
-def now() -> datetime:
-    """Give the time."""
-    return datetime.now(UTC)
 
 
 def last_window_end(at: datetime, window_s: int) -> datetime:

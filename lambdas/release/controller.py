@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from lambdas.release.slots import Slots, View, refuse_leftovers
@@ -96,9 +96,11 @@ class Controller:
             StaleWriteError: somebody started one at the same time.
 
         """
-        slots, now = self._slots(model), self._clock()
+        slots = self._slots(model)
         rules = self._policies(self._models[model], policy)
         before = self._store.get(model)
+        # an id is of a second, and evidence is counted under it
+        now = self._time(since=before.updated_at + timedelta(seconds=1)) if before is not None else self._clock()
         if before is not None and not before.terminal:
             raise ReleaseError(
                 f"model {model}: got a release {before.release_id} that is {before.state}; allowed one at a time; wait "
@@ -193,7 +195,7 @@ class Controller:
         view, desired = slots.look(), transitions.desired_weights(record)
         return Status(
             record=record,
-            decision=decide(record, evidence, self._policy(record), self._clock()),
+            decision=decide(record, evidence, self._policy(record), self._time(since=record.updated_at)),
             endpoint=view,
             weights=desired,
             diverged=not transitions.same_weights(view.weights, desired),
@@ -207,7 +209,7 @@ class Controller:
         return self._store.history(model, limit=limit)
 
     def _tick(self, record: ReleaseRecord) -> Step:
-        slots, policy, now = self._slots(record.model), self._policy(record), self._clock()
+        slots, policy, now = self._slots(record.model), self._policy(record), self._time(since=record.updated_at)
         view = slots.look()
         notes = [view.note] if view.note else []
         settled = transitions.settle(record, view.weights, now) if view.settled else record
@@ -245,7 +247,7 @@ class Controller:
                 f"model {model}: got no release; allowed a model with one; start it with streamhub release start"
             )
         self._mend_audit(record)
-        moved = command(record, actor=actor, reason=reason, now=self._clock())
+        moved = command(record, actor=actor, reason=reason, now=self._time(since=record.updated_at))
         self._write(AuditEntry(before=record, record=moved, policy=self._policy(record)))
         newest, note = self._follow(slots, moved)
         return Step(record=newest, moved=True, notes=(note,) if note else ())
@@ -332,6 +334,10 @@ class Controller:
             entry = self._store.entry(record.model, record.version)
             if entry is not None:
                 self._audit.write(entry)
+
+    def _time(self, *, since: datetime) -> datetime:
+        """Give the time, or the last move's where this host's clock is behind that of who made it."""
+        return max(self._clock(), since)
 
     def _policy(self, record: ReleaseRecord) -> ReleasePolicy:
         return self._policies(self._models[record.model], record.policy)

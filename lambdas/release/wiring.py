@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from lambdas.release.controller import Controller
 from lambdas.release.settings import Settings, read_settings
+from serving.aws.clock import now
 from serving.aws.endpoints import SageMakerEndpointControl
 from serving.aws.evidence import EvidenceStore
 from serving.aws.registry import S3ModelRegistry
 from serving.aws.releases import DynamoReleaseStore, S3AuditLog
 from serving.aws.session import client
 from serving.ports import Clock
-
-
-def now() -> datetime:
-    """Give the time."""
-    return datetime.now(UTC)
 
 
 def controller(settings: Settings, *, clock: Clock = now) -> Controller:

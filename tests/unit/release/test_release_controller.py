@@ -613,3 +613,33 @@ def test_a_version_that_its_alias_may_not_point_at_starts_no_release(world: Worl
 def test_a_slot_whose_archive_has_no_digest_is_not_compared(world: World) -> None:
     world.endpoint.held = {"a": "2" * 64}
     assert world.controller().start(MODEL, version="3.0.0", actor="ada").challenger == "b"
+
+
+def test_a_clock_that_was_set_back_promotes_once_and_keeps_the_evidence(
+    world: World, good: Callable[[float], StageEvidence]
+) -> None:
+    controller = world.canary()
+    for days in (2, -3, 3, 2, -40, 41, 1, -5, 6):
+        world.now += timedelta(days=days)
+        world.evidence.seen = good(min(world.record().share, 0.5))
+        controller.tick(MODEL)
+    entries = controller.history(MODEL)[::-1]
+    promoted = [entry for entry in entries if entry.decision and entry.decision.kind is DecisionKind.PROMOTE]
+    moments = [entry.record.updated_at for entry in entries]
+    assert len(promoted) == 1
+    assert world.record().state is ReleaseState.PROMOTED
+    assert moments == sorted(moments)
+    assert {entry.record.release_id for entry in entries} == {world.record().release_id}, "evidence is kept under it"
+    stages = [entry.record.stage_index for entry in entries]
+    assert stages == sorted(stages)
+
+
+def test_a_release_started_after_the_clock_was_set_back_counts_its_own_evidence(world: World) -> None:
+    controller = world.canary()
+    first = world.record()
+    controller.rollback(MODEL, actor="ada", reason="broken")
+    controller.tick(MODEL)
+    world.now = first.started_at  # the same second again
+    second = controller.start(MODEL, version="3.0.0", actor="ada")
+    assert second.release_id != first.release_id
+    assert second.started_at > first.started_at

@@ -1,0 +1,101 @@
+"""The time of a local stack: one file for all processes; smooth for services, with its jumps for hosts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.aws import clock
+from serving.aws.clock import StackTime
+from serving.errors import LocalStackError
+
+BEGAN = 1_770_000_000.0
+LOOPBACK = {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}
+
+jumps = st.lists(
+    st.tuples(st.floats(0, 1_000), st.one_of(st.floats(-100_000, 100_000), st.sampled_from([-1.0, 0.0, 1.0]))),
+    max_size=8,
+)
+
+
+def moved(pace: float, events: list[tuple[float, float]]) -> list[tuple[float, StackTime]]:
+    """Give each time of a stack that is jumped after each wait, with the machine's moment it holds from."""
+    wall, time = BEGAN, StackTime.started(pace=pace, wall_s=BEGAN)
+    times = [(wall, time)]
+    for wait, seconds in events:
+        wall += wait
+        time = time.jumped(seconds, wall_s=wall)
+        times.append((wall, time))
+    return times
+
+
+@given(pace=st.floats(1, 240), events=jumps, after=st.floats(0, 1_000))
+def test_smooth_time_never_goes_back_and_never_stands_still(
+    pace: float, events: list[tuple[float, float]], after: float
+) -> None:
+    times = moved(pace, events)
+    ends = [*(wall for wall, _ in times[1:]), times[-1][0] + after]
+    last = -float("inf")
+    for (wall, time), end in zip(times, ends, strict=True):
+        assert time.smooth(wall) >= last - 1e-5
+        assert time.smooth(end) - time.smooth(wall) >= (end - wall) * pace / 2 - 1e-5, "half the pace at least"
+        last = time.smooth(end)
+
+
+@given(pace=st.floats(1, 240), back=st.floats(1, 100_000))
+def test_smooth_time_has_caught_up_when_twice_the_jump_has_passed(pace: float, back: float) -> None:
+    time = StackTime.started(pace=pace, wall_s=BEGAN).jumped(-back, wall_s=BEGAN)
+    caught_up = BEGAN + 2 * back / pace
+    assert time.smooth(caught_up) == pytest.approx(time.stepped(caught_up), abs=1e-3)
+    assert time.smooth(caught_up + 10) == pytest.approx(time.stepped(caught_up + 10), abs=1e-3)
+
+
+@given(pace=st.floats(1, 240), forward=st.floats(0, 100_000))
+def test_a_jump_forward_is_seen_at_once_by_all(pace: float, forward: float) -> None:
+    time = StackTime.started(pace=pace, wall_s=BEGAN).jumped(forward, wall_s=BEGAN + 1)
+    assert time.smooth(BEGAN + 1) == time.stepped(BEGAN + 1) == pytest.approx(BEGAN + pace + forward, abs=1e-3)
+
+
+def test_at_pace_60_a_minute_passes_in_a_second() -> None:
+    time = StackTime.started(pace=60, wall_s=BEGAN)
+    assert time.smooth(BEGAN + 1) == time.stepped(BEGAN + 1) == BEGAN + 60
+
+
+def test_another_pace_goes_on_from_the_same_time() -> None:
+    time = StackTime.started(pace=60, wall_s=BEGAN).at_pace(1, wall_s=BEGAN + 10)
+    assert (time.stepped(BEGAN + 10), time.stepped(BEGAN + 11)) == (BEGAN + 600, BEGAN + 601)
+
+
+def test_a_process_that_is_told_the_file_has_the_stacks_time_and_its_jumps(tmp_path: Path) -> None:
+    path = tmp_path / "services" / "clock.json"
+    begun = datetime.now(UTC)
+    clock.write(path, StackTime.started(pace=1, wall_s=begun.timestamp()))
+    clock.jump(path, -86_400, wall_s=begun.timestamp())
+    told = clock.now({**LOOPBACK, clock.VARIABLE: str(path)})
+    assert timedelta(0) <= told - (begun - timedelta(days=1)) < timedelta(minutes=5)
+
+
+def test_without_the_variable_it_is_the_machines_time() -> None:
+    assert abs(clock.now({}) - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+@pytest.mark.parametrize("url", ["", "https://sagemaker.us-east-1.amazonaws.com", "http://127.0.0.1.example.com"])
+def test_no_stacks_time_is_taken_beside_the_real_aws(tmp_path: Path, url: str) -> None:
+    path = tmp_path / "clock.json"
+    clock.write(path, StackTime.started(pace=60, wall_s=BEGAN))
+    with pytest.raises(LocalStackError, match="allowed beside a local stack only"):
+        clock.now({"AWS_ENDPOINT_URL": url, clock.VARIABLE: str(path)})
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"pace": "fast"}'], ids=["empty", "list", "words"])
+def test_a_file_that_is_no_time_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "clock.json"
+    path.write_bytes(content)
+    with pytest.raises(LocalStackError, match=r"clock\.json.*streamhub local up"):
+        clock.read(path)
+    with pytest.raises(LocalStackError, match="allowed the time of a local stack"):
+        clock.read(tmp_path / "none.json")
