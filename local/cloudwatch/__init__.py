@@ -1,0 +1,1 @@
+"""What CloudWatch computes: statistics of samples, metric math, GetMetricData. Pure: nothing here knows ministack."""
