@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +19,6 @@ app.add_typer(fault_app, name="fault", help="What the stack shall do wrong.")
 State = Annotated[Path, typer.Option(help="Folder of the stack's state and logs.")]
 Root = Annotated[Path, typer.Option(help="The project folder.")]
 _STATE = Path(".streamhub/local")
-_TERMINATED = 143
 
 
 @app.command()
@@ -43,7 +40,6 @@ def up(
 
     document = running_document(state, root=root)
     if document is None:
-        signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(_TERMINATED))  # as an interrupt: ends everything
         with progress_console.status("starting") as status:
             stack = LocalStack(
                 state, root, on_progress=status.update, detached=True, port=port, api_port=api_port, scales=scale

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
 import typer
 
@@ -32,7 +35,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-_SIGNALLED = frozenset({128 + signal.SIGINT, 128 + signal.SIGTERM})
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_SIGNALLED = frozenset(128 + number for number in (signal.SIGINT, *_ENDING))
 """How a shell tells that a signal ended a process; typer makes the first of a KeyboardInterrupt."""
 
 
@@ -55,8 +59,8 @@ def build(argv: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run `streamhub`; SIGTERM ends a command as Ctrl-C does, so that nothing half written stays behind."""
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    """Run `streamhub`; any signal that ends a command does so as Ctrl-C does: nothing half written stays behind."""
+    received = _heard_signals()
     try:
         build(sys.argv[1:])()
     except StreamHubError as error:
@@ -64,12 +68,30 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as ended:
         if ended.code in _SIGNALLED:
-            sys.stderr.write("streamhub: interrupted; what it had started is ended\n")
+            with contextlib.suppress(OSError):  # its terminal may be what went away
+                sys.stderr.write("streamhub: interrupted; what it had started is ended\n")
+                sys.stderr.flush()
         raise
     except OSError as error:
+        if received:
+            sys.exit(128 + received[0])
         # a full disk, a folder that may not be written: where it happens nothing better can be said of it
         sys.stderr.write(f"streamhub: {_told(error)}\n")
         sys.exit(1)
+
+
+def _heard_signals() -> list[int]:
+    """Leave with 128 + number at a signal; give the list of those that came."""
+    received: list[int] = []
+
+    def leave(number: int, _frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        sys.exit(128 + number)
+
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for it
+            signal.signal(number, leave)
+    return received
 
 
 def _told(error: OSError) -> str:

@@ -27,7 +27,7 @@ from serving.errors import LocalStackError
 from serving.spec.load import load_stage
 
 START_API = signal.SIGUSR1
-_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _START_S = 60.0
 # the gateway ends model servers, which drain, and Lambda workers
 _END_S = {"gateway": 15.0}

@@ -68,14 +68,14 @@ def test_wrong_usage_exits_2(root: Path, arguments: tuple[str, ...]) -> None:
     assert streamhub(*arguments, cwd=root).returncode == 2
 
 
-@pytest.mark.parametrize(("code", "said"), [(130, True), (143, True), (3, False)])
+@pytest.mark.parametrize(("code", "said"), [(130, True), (143, True), (129, True), (131, True), (3, False)])
 def test_an_end_by_a_signal_is_said_in_the_last_line(root: Path, code: int, *, said: bool) -> None:
     program = f"import sys, cli.main; cli.main.build = lambda argv: lambda: sys.exit({code}); cli.main.main()"
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
     assert (done.returncode, "interrupted" in done.stderr) == (code, said)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_takes_what_is_half_written_with_it(root: Path, tmp_path: Path, number: signal.Signals) -> None:
     """A file that never ends: the archive is begun, and cannot be finished."""
     program = (
