@@ -1,4 +1,4 @@
-"""The time of the local stack: the machine's, a faster one, or one that a test moves by hand.
+"""The clocks of the local stack's services: the stack's own time, or one that a test moves by hand.
 
 What waits on AWS (statuses, baking, cooldowns, alarms' periods) waits on one of these, so that hours can pass in
 seconds, and a test says when they do.
@@ -9,14 +9,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import math
 import time
 from itertools import count
+from pathlib import Path
 from typing import Protocol
 
+from serving.aws.clock import StackTime, read
 from serving.errors import LocalStackError
 
+MAX_PACE = 240.0
+"""Services look at most four times a second: a minute must not be shorter, or alarms of one minute miss periods."""
+
+FILE = "clock.json"
+_LEAST_LOOK_S = 60.0 / MAX_PACE
+_FOLLOW_S = 0.2
 _TURNS = 20
 """How often `ManualClock` lets other tasks run after it woke one; each may sleep anew."""
+
+
+def checked_pace(pace: float) -> float:
+    """Give the pace back.
+
+    Raises:
+        LocalStackError: it is slower than the machine's, or too fast for what looks every so often.
+
+    """
+    if not 1 <= pace <= MAX_PACE:
+        raise LocalStackError(f"pace: got {pace:g}; allowed: 1 to {MAX_PACE:g}; give 60 for a minute a second")
+    return pace
+
+
+def look_s(every_s: float, *, pace: float) -> float:
+    """Give the stack's seconds between two looks: as wanted, but a quarter of the machine's second at least."""
+    return max(every_s, _LEAST_LOOK_S * pace)
 
 
 class Clock(Protocol):
@@ -30,41 +56,45 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time, `pace` times as fast from when it was made; `jump` moves it forward."""
+    """A stack's time, or the machine's; it never goes back, whatever the stack's time does."""
 
-    def __init__(self, *, pace: float = 1.0) -> None:
-        if not pace > 0:
-            raise LocalStackError(f"pace of a clock: got {pace:g}; allowed: above 0; give 1 for the machine's time")
-        self._pace = pace
-        self._epoch = time.time()
-        self._began = time.monotonic()
-        self._jumped = 0.0
-        self._jump = asyncio.Event()
+    def __init__(self, stack_time: StackTime | None = None) -> None:
+        self._offset_s = time.time() - time.monotonic()
+        self.stack_time = stack_time if stack_time is not None else StackTime.started(pace=1.0, wall_s=self._wall_s())
+        self._latest_s = -math.inf
+        self._moved = asyncio.Event()
 
     def now(self) -> float:
         """Give the seconds since the epoch."""
-        return self._epoch + self._jumped + (time.monotonic() - self._began) * self._pace
+        self._latest_s = max(self._latest_s, self.stack_time.smooth(self._wall_s()))
+        return self._latest_s
 
     async def sleep(self, seconds: float) -> None:
         """Return when that many seconds have passed, or were jumped over."""
         due = self.now() + seconds
         while (left := due - self.now()) > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._jump.wait(), left / self._pace)
+                await asyncio.wait_for(self._moved.wait(), left / self.stack_time.pace)
         await asyncio.sleep(0)
 
-    def jump(self, seconds: float) -> None:
-        """Move forward at once; whoever sleeps past the new time wakes.
-
-        Raises:
-            LocalStackError: backward, which would make sleepers wait for the time that was taken away.
-
-        """
-        if seconds < 0:
-            raise LocalStackError(f"jump of a clock: got {seconds:g} s; allowed: 0 or more; a clock only goes forward")
-        self._jumped += seconds
-        woken, self._jump = self._jump, asyncio.Event()
+    def move(self, stack_time: StackTime) -> None:
+        """Go by another time from now on; whoever sleeps past it wakes."""
+        self.stack_time = stack_time
+        woken, self._moved = self._moved, asyncio.Event()
         woken.set()
+
+    async def follow(self, path: Path) -> None:
+        """Move whenever the file of the stack's time says so, until cancelled; an unreadable one is left out."""
+        while True:
+            await asyncio.sleep(_FOLLOW_S)
+            with contextlib.suppress(LocalStackError):
+                found = read(path)
+                if found != self.stack_time:
+                    self.move(found)
+
+    def _wall_s(self) -> float:
+        # not the machine's clock itself, which may be set while sleepers wait
+        return self._offset_s + time.monotonic()
 
 
 class ManualClock:

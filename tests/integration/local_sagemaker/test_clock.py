@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.clock import ManualClock, SystemClock
+from local.clock import FILE, MAX_PACE, ManualClock, SystemClock, checked_pace, look_s
+from serving.aws.clock import StackTime, jump, write
 from serving.errors import LocalStackError
 
 
@@ -50,9 +52,13 @@ def test_a_manual_clock_wakes_who_sleeps_again_within_the_same_advance() -> None
     assert asyncio.run(run()) == [10, 20, 30]
 
 
+def fast(pace: float) -> SystemClock:
+    return SystemClock(StackTime.started(pace=pace, wall_s=time.time()))
+
+
 def test_an_hour_of_a_fast_clock_passes_at_once() -> None:
     async def run() -> tuple[float, float]:
-        clock = SystemClock(pace=36_000)
+        clock = fast(36_000)
         before, began = clock.now(), time.monotonic()
         await clock.sleep(3600)
         return clock.now() - before, time.monotonic() - began
@@ -62,16 +68,19 @@ def test_an_hour_of_a_fast_clock_passes_at_once() -> None:
     assert waited < 60, "a tenth of a second is due"
 
 
-def test_a_jump_wakes_who_sleeps_less_long_and_nobody_else() -> None:
+def test_a_jump_in_the_stacks_file_wakes_who_sleeps_less_long_and_nobody_else(tmp_path: Path) -> None:
     async def run() -> tuple[bool, bool, float]:
-        clock = SystemClock()
+        clock = fast(1)
+        write(tmp_path / FILE, clock.stack_time)
+        following = asyncio.create_task(clock.follow(tmp_path / FILE))
         before = clock.now()
         short, long = asyncio.create_task(clock.sleep(600)), asyncio.create_task(clock.sleep(6000))
         await asyncio.sleep(0)
-        clock.jump(3600)
+        jump(tmp_path / FILE, 3600, wall_s=time.time())
         await asyncio.wait_for(short, 30)
         done = short.done(), long.done(), clock.now() - before
         long.cancel()
+        following.cancel()
         return done
 
     short, long, passed = asyncio.run(run())
@@ -79,8 +88,49 @@ def test_a_jump_wakes_who_sleeps_less_long_and_nobody_else() -> None:
     assert 3600 <= passed < 3700
 
 
-def test_a_clock_neither_stands_still_nor_goes_back() -> None:
-    with pytest.raises(LocalStackError, match="got 0; allowed: above 0"):
-        SystemClock(pace=0)
-    with pytest.raises(LocalStackError, match="a clock only goes forward"):
-        SystemClock().jump(-1)
+def test_a_sleeper_wakes_although_the_clock_was_set_back_and_time_never_does() -> None:
+    async def run() -> list[float]:
+        clock, seen = fast(1_000), list[float]()
+
+        async def sleeper() -> None:
+            for _ in range(5):
+                seen.append(clock.now())
+                await clock.sleep(60)
+
+        task = asyncio.create_task(sleeper())
+        await asyncio.sleep(0)
+        for seconds in (-86_400.0, 3_600.0, -7_200.0):
+            clock.move(clock.stack_time.jumped(seconds, wall_s=time.time()))
+            seen.append(clock.now())
+        await asyncio.wait_for(task, 30)
+        return seen
+
+    seen = asyncio.run(run())
+    assert len(seen) == 8
+    assert seen == sorted(seen)
+
+
+def test_a_file_that_cannot_be_read_moves_nothing(tmp_path: Path) -> None:
+    async def run() -> float:
+        clock = fast(1)
+        (tmp_path / FILE).write_bytes(b"half a fi")
+        following = asyncio.create_task(clock.follow(tmp_path / FILE))
+        before = clock.now()
+        await clock.sleep(0.5)
+        assert not following.done()
+        following.cancel()
+        return clock.now() - before
+
+    assert asyncio.run(run()) < 60
+
+
+@pytest.mark.parametrize("pace", [0, 0.5, -1, 241, float("nan"), float("inf")])
+def test_a_pace_that_services_cannot_keep_is_refused(pace: float) -> None:
+    with pytest.raises(LocalStackError, match="allowed: 1 to 240"):
+        checked_pace(pace)
+
+
+def test_services_look_as_often_as_ever_or_four_times_a_second() -> None:
+    assert look_s(10, pace=1) == 10
+    assert look_s(10, pace=60) == 15
+    assert look_s(2, pace=MAX_PACE) == 60, "a minute, the shortest period of most alarms"
