@@ -20,8 +20,8 @@ from local.alarm_watch import AlarmWatch
 from local.autoscaling import create_app as create_autoscaling
 from local.clock import SystemClock
 from local.listener import HOST, AnnouncingServer, bind
-from local.page import Place
-from local.page import create_app as create_page
+from local.page.server import Place
+from local.page.server import create_app as create_page
 from local.resource_types import Target, client, resource_types
 from local.routing import Asgi, Gateway, Service
 from local.sagemaker.app import create_app as create_sagemaker

@@ -25,6 +25,7 @@ from serving.release import transitions
 from serving.release.audit import AuditEntry
 from serving.release.decide import Decision, DecisionKind, decide
 from serving.release.policy import DEFAULT_POLICY, ReleasePolicy, policy_for
+from serving.release.standing import standing
 from serving.release.state import ReleaseRecord, ReleaseState
 from serving.spec import ModelSpec, Slot, StageSpec
 from serving.telemetry.evidence import StageEvidence
@@ -192,13 +193,16 @@ class Controller:
         if record is None:
             return None
         evidence, unread = self._seen(record)
-        view, desired = slots.look(), transitions.desired_weights(record)
+        view = slots.look()
+        found = standing(
+            record, evidence, self._policy(record), weights=view.weights, now=self._time(since=record.updated_at)
+        )
         return Status(
             record=record,
-            decision=decide(record, evidence, self._policy(record), self._time(since=record.updated_at)),
+            decision=found.decision,
             endpoint=view,
-            weights=desired,
-            diverged=not transitions.same_weights(view.weights, desired),
+            weights=found.weights,
+            diverged=found.diverged,
             evidence=evidence,
             note=unread,
         )

@@ -47,20 +47,30 @@ class S3DriftReports:
             TelemetryError: the bucket cannot be read, or a report is none.
 
         """
-        root = f"{PREFIX}/{model}/{slot}/"
+        root = _root(model, slot)
+        keys = self._keys(root, start_after=f"{root}{_stamp(after)}/~")
+        return [self._read(key) for key in keys if key < f"{root}{_stamp(before)}/"]
+
+    def newest(self, model: str, slot: Slot) -> DriftReport | None:
+        """Give the report whose window ended last, or None before the first one.
+
+        Raises:
+            TelemetryError: the bucket cannot be read, or the report is none.
+
+        """
+        root = _root(model, slot)
+        key = max(self._keys(root, start_after=root), default=None)
+        return self._read(key) if key is not None else None
+
+    def _keys(self, root: str, *, start_after: str) -> list[str]:
         try:
             pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=root, StartAfter=f"{root}{_stamp(after)}/~"
+                Bucket=self._bucket, Prefix=root, StartAfter=start_after
             )
-            keys = [
-                item["Key"]
-                for page in pages
-                for item in page.get("Contents", [])
-                if item["Key"].endswith(f"/{_REPORT}") and item["Key"] < f"{root}{_stamp(before)}/"
-            ]
+            found = [item["Key"] for page in pages for item in page.get("Contents", [])]
         except (ClientError, BotoCoreError) as error:
             raise self._refusal(root, error) from error
-        return [self._read(key) for key in keys]
+        return [key for key in found if key.endswith(f"/{_REPORT}")]
 
     def _read(self, key: str) -> DriftReport:
         try:
@@ -81,8 +91,12 @@ class S3DriftReports:
         )
 
 
+def _root(model: str, slot: Slot) -> str:
+    return f"{PREFIX}/{model}/{slot}/"
+
+
 def _folder(window: Window) -> str:
-    return f"{PREFIX}/{window.model}/{window.slot}/{_stamp(window.end)}/"
+    return f"{_root(window.model, window.slot)}{_stamp(window.end)}/"
 
 
 def _stamp(at: datetime) -> str:

@@ -7,8 +7,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from local import page
-from local.page import Place, view_of
+from local.page import server as page
+from local.page.server import Place, view_of
 
 PLACE = Place(endpoint_url="http://127.0.0.1:1", region="us-east-1", account="123456789012", stage="dev")
 
