@@ -74,27 +74,48 @@ def down(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
 
 @fault_app.command("add")
 def fault_add(
-    kind: Annotated[str, typer.Argument(help="slow, error, throttle, capacity or unhealthy.")],
+    kind: Annotated[str, typer.Argument(help="What it does: `fault kinds` gives all.")],
     *,
     endpoint: Annotated[str, typer.Option(help="The endpoint's name; every one without.")] = "*",
     delay_ms: Annotated[float, typer.Option(help="What slow adds to an answer.")] = 1000.0,
-    share: Annotated[float, typer.Option(help="Part of the calls, 0 to 1, that slow, error and throttle meet.")] = 1.0,
-    name: Annotated[str, typer.Option(help="The fault's name; its kind and endpoint without.")] = "",
+    bucket: Annotated[str, typer.Option(help="The S3 bucket; every one without.")] = "*",
+    prefix: Annotated[str, typer.Option(help="What the S3 key begins with.")] = "",
+    table: Annotated[str, typer.Option(help="The DynamoDB table; every one without.")] = "*",
+    operation: Annotated[str, typer.Option(help="The API's name, such as PutObject; every one without.")] = "*",
+    share: Annotated[float, typer.Option(help="Part of the calls, above 0 up to 1, that meet it.")] = 1.0,
+    count: Annotated[int, typer.Option(help="How many calls meet it before it is gone; 0: no end.")] = 0,
+    name: Annotated[str, typer.Option(help="The fault's name; its kind and what it meets without.")] = "",
     state: State = _STATE,
     as_json: JsonFlag = False,
 ) -> None:
     """Add a fault, in place of one of the same name."""
-    from local.faults import Fault  # noqa: PLC0415
+    from local.faults import make  # noqa: PLC0415
 
-    fault = Fault(
-        name=name or f"{kind}:{endpoint}",
-        kind=kind,  # type: ignore[arg-type]
+    fault = make(
+        kind,
+        name=name,
         endpoint=endpoint,
         delay_ms=delay_ms,
+        bucket=bucket,
+        prefix=prefix,
+        table=table,
+        operation=operation,
         share=share,
+        count=count,
     )
     _faults(state).add(fault)
     emit({"added": fault.name}, as_json=as_json, lines=[f"added {fault.name}"])
+
+
+@fault_app.command("kinds")
+def fault_kinds(*, as_json: JsonFlag = False) -> None:
+    """Give every kind of fault, what it does and its options."""
+    from local.faults import KINDS  # noqa: PLC0415
+
+    found = {kind: {"does": does, "options": list(options)} for kind, (does, options) in KINDS.items()}
+    flags = {kind: " ".join(f"--{option.replace('_', '-')}" for option in of.options) for kind, of in KINDS.items()}
+    lines = [f"{kind}: {of.does}{f' ({flags[kind]})' if flags[kind] else ''}" for kind, of in KINDS.items()]
+    emit({"kinds": found}, as_json=as_json, lines=lines)
 
 
 @fault_app.command("list")
@@ -102,9 +123,9 @@ def fault_list(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
     """Give every fault."""
     from dataclasses import asdict  # noqa: PLC0415
 
-    found = [asdict(fault) for fault in _faults(state).all()]
-    lines = [f"{fault['name']}: {fault['kind']} of {fault['endpoint']}" for fault in found] or ["no faults"]
-    emit({"faults": found}, as_json=as_json, lines=lines)
+    found = _faults(state).all()
+    lines = [f"{fault.name}: {fault.kind} of {fault.meets}" for fault in found] or ["no faults"]
+    emit({"faults": [asdict(fault) for fault in found]}, as_json=as_json, lines=lines)
 
 
 @fault_app.command("remove")
