@@ -20,8 +20,7 @@ from local.alarm_watch import AlarmWatch
 from local.autoscaling import create_app as create_autoscaling
 from local.clock import SystemClock
 from local.listener import HOST, AnnouncingServer, bind
-from local.page.server import Place
-from local.page.server import create_app as create_page
+from local.page.wiring import create_app as create_page
 from local.resource_types import Target, client, resource_types
 from local.routing import Asgi, Gateway, Service
 from local.sagemaker.app import create_app as create_sagemaker
@@ -57,14 +56,7 @@ def create_gateway(
         "other": other,
         "sagemaker": create_sagemaker(settings, scaled=scaling.holds, clock=clock),
         "application-autoscaling": scaling,
-        "page": create_page(
-            Place(
-                endpoint_url=settings.s3_endpoint_url,
-                region=settings.region,
-                account=settings.account,
-                stage=stage,
-            )
-        ),
+        "page": create_page(settings, stage=stage, root=Path(), clock=clock),
     }
     watch = AlarmWatch(ministack_adapter.CloudWatch(region=settings.region, account=settings.account))
     scaler = ScalingWatch(

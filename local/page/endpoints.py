@@ -13,8 +13,8 @@ from serving.spec import ModelSpec, StageSpec, endpoint_name
 SHOWN: Final = timedelta(minutes=10)
 RECENT: Final = timedelta(minutes=1)
 PERIOD_S: Final = 15
-# one period that holds the whole last minute
-_WHOLE_S: Final = 86_400
+# periods begin at multiples of their length: one this much longer holds the whole last minute, but for rare moments
+_WHOLE: Final = 1440
 _US_PER_MS: Final = 1000.0
 _QUERIES_PER_CALL: Final = 500
 """GetMetricData takes so many (API GetMetricData, MetricDataQueries)."""
@@ -48,7 +48,7 @@ def known_endpoints(stage: StageSpec, models: Mapping[str, ModelSpec]) -> dict[s
 
 
 class EndpointReader:
-    """Reads all endpoints of one stack."""
+    """Reads all endpoints of one stack; ten minutes of a watch on the wall, whatever the stack's pace."""
 
     def __init__(
         self,
@@ -56,10 +56,14 @@ class EndpointReader:
         sagemaker: Any,  # noqa: ANN401 - boto3 makes clients at run time
         cloudwatch: Any,  # noqa: ANN401
         known: Mapping[str, Known],
+        pace: float = 1.0,
     ) -> None:
         self._sagemaker = sagemaker
         self._cloudwatch = cloudwatch
         self._known = known
+        self._recent = RECENT * pace
+        self._shown = SHOWN * pace
+        self._period_s = max(1, round(PERIOD_S * pace))
 
     def read(self, now: datetime) -> tuple[list[Endpoint], int]:
         """Give the endpoints by name, and how many were left off."""
@@ -70,8 +74,10 @@ class EndpointReader:
         )
         found = [self._sagemaker.describe_endpoint(EndpointName=name) for name in names[:MAX_ENDPOINTS]]
         pairs = [(one["EndpointName"], variant["VariantName"]) for one in found for variant in _variants(one)]
-        lately = self._metrics(pairs, start=now - RECENT, end=now, period_s=_WHOLE_S)
-        shown = self._metrics(pairs, start=now - SHOWN, end=now, period_s=PERIOD_S)
+        lately = self._metrics(
+            pairs, start=now - self._recent, end=now, period_s=round(self._recent.total_seconds()) * _WHOLE
+        )
+        shown = self._metrics(pairs, start=now - self._shown, end=now, period_s=self._period_s)
         endpoints = [_endpoint(one, self._known.get(one["EndpointName"]), lately, shown, now) for one in found]
         return endpoints, max(0, len(names) - MAX_ENDPOINTS)
 

@@ -1,117 +1,136 @@
-"""The page of the local stack: endpoints, traffic, alarms and drift runs, on a screen as small as a phone's."""
+"""The page over HTTP: its files, its document, and what it asks for; nothing that another site may use.
+
+`GET /_streamhub`, `GET /_streamhub/<file>`, `GET /_streamhub/state.json`, `POST /_streamhub/{traffic,faults,
+faults/remove}`. Every answer carries the same strict policy; a refusal is `{"error": <one line>}`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import boto3
-from botocore.exceptions import BotoCoreError, ClientError
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+import orjson
 
-from local.aws_json import read_body, send_answer
-from local.routing import Asgi, Message, Receive, Send
+from local.aws_json import Headers, read_body, send_answer
+from local.page.document import State
+from local.page.guard import SECURITY_HEADERS, refuse_change, refuse_foreign
+from local.routing import PAGE_PREFIX, Message, Receive, Send
+from serving.errors import StreamHubError
 
-_TEMPLATE = "page.html.j2"
-_QUIET = "OK"
-_SHOWN_DRIFT_RUNS = 10
-# drift/<model>/<slot>/<window end>/report.json
-_DRIFT_PARTS = 5
-_HTML = [(b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store")]
+STATIC: Final = Path(__file__).parent / "static"
+INDEX: Final = "index.html"
+MAX_BODY_BYTES: Final = 4096
+_TYPES: Final = {
+    ".html": b"text/html; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
+}
+_JSON: Final = b"application/json"
+_log = logging.getLogger(__name__)
+
+Action = Callable[[bytes], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where AWS answers, and which stage's names to look for."""
+class Asset:
+    """One file of the page."""
 
-    endpoint_url: str
-    region: str
-    account: str
-    stage: str
+    content_type: bytes
+    tag: str
+    body: bytes
 
 
-def create_app(place: Place) -> Asgi:
-    """Give the page's ASGI application; it reads through plain boto3, so it shows what any client would see."""
-    clients = {
-        service: boto3.client(
-            service,
-            endpoint_url=place.endpoint_url,
-            region_name=place.region,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",  # noqa: S106 - the local stack checks none
-        )
-        for service in ("sagemaker", "cloudwatch", "s3")
-    }
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, autoescape=select_autoescape(["j2"])
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What goes back."""
 
-    async def app(scope: Message, receive: Receive, send: Send) -> None:
+    status: int
+    body: bytes = b""
+    content_type: bytes = _JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ((b"cache-control", b"no-store"),)
+
+
+def read_assets(folder: Path = STATIC) -> dict[str, Asset]:
+    """Read the page's files by name."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _TYPES:
+            body = path.read_bytes()
+            tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+            found[path.name] = Asset(content_type=_TYPES[path.suffix], tag=tag, body=body)
+    return found
+
+
+class Page:
+    """The ASGI application; `read` and the actions block, so they run in threads."""
+
+    def __init__(
+        self, *, assets: Mapping[str, Asset], read: Callable[[], State], actions: Mapping[str, Action]
+    ) -> None:
+        self._assets = assets
+        self._read = read
+        self._actions = actions
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         if scope["type"] != "http":
             return
-        await read_body(receive)
-        view = await asyncio.to_thread(view_of, clients, place)
-        body = environment.get_template(_TEMPLATE).render(view=view).encode()
-        await send_answer(send, status=200, headers=_HTML, body=body)
+        body = await read_body(receive, limit=MAX_BODY_BYTES)
+        reply = await self._reply(scope, body)
+        if scope["method"] == "HEAD":
+            reply = Reply(status=reply.status, content_type=reply.content_type, headers=reply.headers)
+        headers: Headers = [(b"content-type", reply.content_type), *reply.headers, *SECURITY_HEADERS]
+        await send_answer(send, status=reply.status, headers=headers, body=reply.body)
 
-    return app
+    async def _reply(self, scope: Message, body: bytes | None) -> Reply:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refused = refuse_foreign(headers)
+        if refused:
+            return _refusal(HTTPStatus.FORBIDDEN, refused)
+        name, method = scope["path"].removeprefix(PAGE_PREFIX).strip("/"), scope["method"]
+        if name in self._actions:
+            return await self._act(self._actions[name], method, headers, body)
+        if method not in {"GET", "HEAD"}:
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{method}: allowed: GET", allow=b"GET, HEAD")
+        if name == "state.json":
+            state = await asyncio.to_thread(self._read)
+            return Reply(status=HTTPStatus.OK, body=state.encode())
+        return self._file(name or INDEX, headers)
 
+    async def _act(self, action: Action, method: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        if method != "POST":
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{method}: allowed: POST", allow=b"POST")
+        refused = refuse_change(headers)
+        if refused:
+            return _refusal(HTTPStatus.FORBIDDEN, refused)
+        if body is None:
+            return _refusal(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"body: got more than {MAX_BODY_BYTES} bytes; allowed: up to that"
+            )
+        try:
+            document = await asyncio.to_thread(action, body)
+        except StreamHubError as error:
+            return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+        return Reply(status=HTTPStatus.OK, body=orjson.dumps(document))
 
-def view_of(clients: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Collect what the page shows."""
-    alarms = [
-        alarm
-        for page in clients["cloudwatch"].get_paginator("describe_alarms").paginate()
-        for alarm in page["MetricAlarms"]
-    ]
-    loud = [alarm for alarm in alarms if alarm["StateValue"] == "ALARM"]
-    return {
-        "stage": place.stage,
-        "now": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        "endpoints": _endpoints(clients["sagemaker"]),
-        "alarms": [
-            {"name": alarm["AlarmName"], "state": alarm["StateValue"], "reason": alarm["StateReason"]} for alarm in loud
-        ],
-        "quiet": len(alarms) - len(loud),
-        "drift": _drift_runs(clients["s3"], f"streamhub-{place.stage}-telemetry-{place.account}"),
-    }
-
-
-def _endpoints(sagemaker: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - boto3 makes clients at run time
-    names = sorted(endpoint["EndpointName"] for endpoint in sagemaker.list_endpoints()["Endpoints"])
-    return [_endpoint(sagemaker.describe_endpoint(EndpointName=name)) for name in names]
-
-
-def _endpoint(described: Mapping[str, Any]) -> dict[str, Any]:
-    variants = described.get("ProductionVariants", [])
-    total = sum(variant.get("CurrentWeight", 0.0) for variant in variants)
-    return {
-        "name": described["EndpointName"],
-        "status": described["EndpointStatus"],
-        "variants": [
-            {
-                "name": variant["VariantName"],
-                "share": round(100 * variant.get("CurrentWeight", 0.0) / total) if total > 0 else 0,
-                "instances": variant.get("CurrentInstanceCount", 0),
-            }
-            for variant in variants
-        ],
-    }
+    def _file(self, name: str, headers: Mapping[str, str]) -> Reply:
+        asset = self._assets.get(name)
+        if asset is None:
+            return _refusal(HTTPStatus.NOT_FOUND, f"{PAGE_PREFIX}/{name[:80]}: no such file of the page")
+        kept = ((b"cache-control", b"no-cache"), (b"etag", asset.tag.encode()))
+        if headers.get("if-none-match") == asset.tag:
+            return Reply(status=HTTPStatus.NOT_MODIFIED, content_type=asset.content_type, headers=kept)
+        return Reply(status=HTTPStatus.OK, body=asset.body, content_type=asset.content_type, headers=kept)
 
 
-def _drift_runs(s3: Any, bucket: str) -> list[dict[str, str]]:  # noqa: ANN401 - boto3 makes clients at run time
-    try:
-        pages = list(s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="drift/"))
-    except (ClientError, BotoCoreError):
-        return []  # the stage is not deployed yet
-    keys = [entry["Key"].split("/") for page in pages for entry in page.get("Contents", [])]
-    runs = [
-        {"model": key[1], "slot": key[2], "at": key[3]}
-        for key in keys
-        if len(key) == _DRIFT_PARTS and key[-1] == "report.json"
-    ]
-    return sorted(runs, key=lambda run: run["at"], reverse=True)[:_SHOWN_DRIFT_RUNS]
+def _refusal(status: HTTPStatus, text: str, *, allow: bytes = b"") -> Reply:
+    _log.info("refused with %d: %s", status, text)
+    more = ((b"allow", allow),) if allow else ()
+    return Reply(status=status, body=orjson.dumps({"error": text}), headers=((b"cache-control", b"no-store"), *more))
