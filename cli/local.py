@@ -31,6 +31,10 @@ def up(
     scale: Annotated[
         bool, typer.Option("--scale", help="Let Application Auto Scaling change counts by load; else it remembers.")
     ] = False,
+    pace: Annotated[
+        float,
+        typer.Option(help="How much faster than the machine's the stack's time goes, 1 to 240; 60: a minute a second."),
+    ] = 1.0,
     state: State = _STATE,
     root: Root = Path(),
     as_json: JsonFlag = False,
@@ -42,7 +46,14 @@ def up(
     if document is None:
         with progress_console.status("starting") as status:
             stack = LocalStack(
-                state, root, on_progress=status.update, detached=True, port=port, api_port=api_port, scales=scale
+                state,
+                root,
+                on_progress=status.update,
+                detached=True,
+                port=port,
+                api_port=api_port,
+                scales=scale,
+                pace=pace,
             )
             document = stack.bring_up()
     emit(document, as_json=as_json, lines=_lines(document))

@@ -5,11 +5,11 @@ An ASGI application without background work: it needs neither `start` nor `stop`
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 
 from local.aws_json import AwsError, Handler, Json, JsonService, Receive, Scope, Send, ValidationError
+from local.clock import Clock, SystemClock
 from local.settings import LocalSettings
 from local.state_file import StateFile
 
@@ -29,8 +29,9 @@ _DEFAULT_RESULTS = 50
 class AutoScalingApp:
     """The ASGI application."""
 
-    def __init__(self, settings: LocalSettings) -> None:
+    def __init__(self, settings: LocalSettings, *, clock: Clock) -> None:
         self._settings = settings
+        self._clock = clock
         self._file = StateFile(settings.state_dir / _FILE, _PARTS)
         self._state = self._file.read()
         self._service = JsonService("application-autoscaling", self._operations())
@@ -116,7 +117,7 @@ class AutoScalingApp:
             **{name: call[name] for name in _KEY},
             "RoleARN": f"arn:aws:iam::{account}:role/aws-service-role/{namespace}.application-autoscaling."
             "amazonaws.com/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint",
-            "CreationTime": time.time(),
+            "CreationTime": self._clock.now(),
             "SuspendedState": dict.fromkeys(_SUSPENDED, False),
             "ScalableTargetARN": f"arn:aws:application-autoscaling:{region}:{account}:scalable-target/"
             f"0ec5{uuid.uuid4().hex}",
@@ -154,7 +155,7 @@ class AutoScalingApp:
             **{name: call[name] for name in _KEY},
             "PolicyName": call["PolicyName"],
             "PolicyARN": f"{prefix}:{_resource(call)}:policyName/{call['PolicyName']}",
-            "CreationTime": time.time(),
+            "CreationTime": self._clock.now(),
             "Alarms": [],
         }
 
@@ -167,7 +168,7 @@ class AutoScalingApp:
         prefix = f"arn:aws:autoscaling:{self._settings.region}:{self._settings.account}:scheduledAction:{uuid.uuid4()}"
         new = {
             "ScheduledActionARN": f"{prefix}:{_resource(call)}:scheduledActionName/{call['ScheduledActionName']}",
-            "CreationTime": time.time(),
+            "CreationTime": self._clock.now(),
         }
         self._state["actions"][name] = (known or new) | call
         self._save()
@@ -223,9 +224,9 @@ class AutoScalingApp:
         self._file.write(self._state)
 
 
-def create_app(settings: LocalSettings) -> AutoScalingApp:
-    """Give the application over the state in the settings' folder."""
-    return AutoScalingApp(settings)
+def create_app(settings: LocalSettings, *, clock: Clock | None = None) -> AutoScalingApp:
+    """Give the application over the state in the settings' folder; the machine's time by default."""
+    return AutoScalingApp(settings, clock=clock or SystemClock())
 
 
 def _key(call: Json) -> str:

@@ -13,9 +13,9 @@ import math
 import time
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
-from serving.aws.clock import StackTime, read
+from serving.aws.clock import StackTime, read, write
 from serving.errors import LocalStackError
 
 MAX_PACE = 240.0
@@ -38,6 +38,18 @@ def checked_pace(pace: float) -> float:
     if not 1 <= pace <= MAX_PACE:
         raise LocalStackError(f"pace: got {pace:g}; allowed: 1 to {MAX_PACE:g}; give 60 for a minute a second")
     return pace
+
+
+def begin(path: Path, *, pace: float) -> None:
+    """Write the time of a stack that starts: it goes on from where it was where its state was kept.
+
+    Raises:
+        LocalStackError: a pace that is not allowed.
+
+    """
+    wall_s = time.time()
+    known = read(path) if path.exists() else StackTime.started(pace=1.0, wall_s=wall_s)
+    write(path, known.at_pace(checked_pace(pace), wall_s=wall_s))
 
 
 def look_s(every_s: float, *, pace: float) -> float:
@@ -63,6 +75,11 @@ class SystemClock:
         self.stack_time = stack_time if stack_time is not None else StackTime.started(pace=1.0, wall_s=self._wall_s())
         self._latest_s = -math.inf
         self._moved = asyncio.Event()
+
+    @classmethod
+    def of_stack(cls, path: Path) -> Self:
+        """Give the clock of the stack whose time lies there; the machine's where none does."""
+        return cls(read(path) if path.exists() else None)
 
     def now(self) -> float:
         """Give the seconds since the epoch."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from local.listener import HOST
+from serving.aws import clock as clock_source
 from serving.spec import StageSpec
 
 _OURS = ("AWS_", "STREAMHUB_", "CDK_")
@@ -15,8 +16,10 @@ _DROPPED = frozenset(
 )
 
 
-def stack_environment(stage: StageSpec, *, gateway_port: int, valkey_port: int, support_port: int) -> dict[str, str]:
-    """Give what a client needs, and nothing else."""
+def stack_environment(
+    stage: StageSpec, *, gateway_port: int, valkey_port: int, support_port: int, clock: Path
+) -> dict[str, str]:
+    """Give what a client needs, and nothing else; `clock` is the file of the stack's time."""
     url = f"http://{HOST}:{gateway_port}"
     features = f"valkey://{HOST}:{valkey_port}"
     return {
@@ -35,6 +38,7 @@ def stack_environment(stage: StageSpec, *, gateway_port: int, valkey_port: int, 
         # wins over the deployed functions' own value, which names a cache with TLS
         "STREAMHUB_LOCAL_FEATURES_URL": features,
         "STREAMHUB_SUPPORT_URL": f"http://{HOST}:{support_port}",
+        clock_source.VARIABLE: str(clock),
     }
 
 

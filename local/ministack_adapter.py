@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import orjson
 
 from local.alarms import Sample
+from local.clock import look_s
 from local.template_types import ResourceType
 from serving.errors import LocalStackError
 
@@ -28,7 +30,10 @@ _PROVISIONERS = "ministack.services.cloudformation.provisioners"
 _STACKS = "ministack.services.cloudformation.stacks"
 _CLOUDWATCH = "ministack.services.cloudwatch"
 _EVENTS = "ministack.services.eventbridge"
+_SCHEDULER = "ministack.services.scheduler"
 _RESPONSES = "ministack.core.responses"
+_SWEEP_S = 10.0
+"""How often ministack looks for due schedules."""
 
 HOOKS: dict[str, tuple[str, ...]] = {
     _APP: ("app",),
@@ -41,8 +46,10 @@ HOOKS: dict[str, tuple[str, ...]] = {
         "_evaluate_alarm",
         "_evaluate_all_alarms",
         "_set_alarm_state",
+        "time",
     ),
-    _EVENTS: ("_put_events",),
+    _EVENTS: ("_put_events", "time", "_SCHEDULER_TICK_INTERVAL"),
+    _SCHEDULER: ("time", "_SCHEDULE_TICK_INTERVAL"),
     _RESPONSES: ("set_request_account_id", "set_request_region"),
 }
 """Every name of ministack that this module touches."""
@@ -101,6 +108,26 @@ def application(types: Mapping[str, ResourceType]) -> Asgi:
     cloudwatch._evaluate_alarm = lambda _alarm: None
     app: Asgi = _module(_APP).app
     return app
+
+
+def keep_time(now: Callable[[], float], *, pace: float) -> None:
+    """Let metrics, alarms' histories and schedules have the stack's time, and look for due schedules often enough."""
+    check()
+    for name in (_CLOUDWATCH, _EVENTS, _SCHEDULER):
+        _module(name).time = _StackTime(now)
+    sweep_s = look_s(_SWEEP_S, pace=pace) / pace
+    _module(_EVENTS)._SCHEDULER_TICK_INTERVAL = sweep_s
+    _module(_SCHEDULER)._SCHEDULE_TICK_INTERVAL = sweep_s
+
+
+class _StackTime:
+    """In place of the module `time`: another time; sleeping and all else are the machine's."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.time = now
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
+        return getattr(time, name)
 
 
 class CloudWatch:

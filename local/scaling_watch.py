@@ -57,18 +57,27 @@ class Scaled(Protocol):
 class ScalingWatch:
     """Looks at every scalable target and moves its capacity as `scaling_rules` decides."""
 
-    def __init__(self, scaled: Scaled, *, sagemaker: Any, cloudwatch: Any, clock: Clock) -> None:  # noqa: ANN401 - boto3
+    def __init__(
+        self,
+        scaled: Scaled,
+        *,
+        sagemaker: Any,  # noqa: ANN401 - a boto3 client
+        cloudwatch: Any,  # noqa: ANN401 - a boto3 client
+        clock: Clock,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         self._scaled = scaled
         self._sagemaker = sagemaker
         self._cloudwatch = cloudwatch
         self._clock = clock
+        self._interval_s = interval_s
         self._out_s: dict[str, float] = {}
         self._in_s: dict[str, float] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await self._clock.sleep(INTERVAL_S)
+            await self._clock.sleep(self._interval_s)
             for target, policies in self._scaled.registered():
                 activity = await asyncio.to_thread(self.look, target, policies)
                 if activity is not None:

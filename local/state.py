@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 
+from local.clock import FILE as CLOCK
 from serving.errors import LocalStackError
 from serving.spec.codec import from_json
 
@@ -96,3 +97,8 @@ def is_supervisor(pid: int) -> bool:
     except OSError:
         return not Path("/proc/self/cmdline").exists()  # a system without it, such as macOS: the number must do
     return b"local.supervisor" in words
+
+
+def clock_file(state_dir: Path) -> Path:
+    """Give where the stack's time lies, for all of its processes."""
+    return state_dir / "services" / CLOCK

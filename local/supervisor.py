@@ -93,7 +93,8 @@ class Supervisor:
         support.wait_announced(timeout_s=_START_S)
         cache.wait_answering(valkey_port, valkey.answers, timeout_s=_START_S)
         ports = {"valkey_port": valkey_port, "support_port": support.port}
-        environment = stack_environment(stage, gateway_port=self.port, **ports)
+        clock = states.clock_file(self.state_dir)
+        environment = stack_environment(stage, gateway_port=self.port, clock=clock, **ports)
         if self.port == 0:
             # not known before it has started; it tells its own children
             del environment["AWS_ENDPOINT_URL"], environment["AWS_ENDPOINT_URL_S3"]
@@ -104,7 +105,7 @@ class Supervisor:
         )
         gateway = self._python("gateway", "local.gateway", *arguments, environment=clean_environment(environment))
         gateway.wait_announced(timeout_s=_START_S)
-        self.environment = clean_environment(stack_environment(stage, gateway_port=gateway.port, **ports))
+        self.environment = clean_environment(stack_environment(stage, gateway_port=gateway.port, clock=clock, **ports))
 
     def _start_api(self) -> None:
         arguments = ("--port", str(self.api_port))

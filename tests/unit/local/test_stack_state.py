@@ -103,7 +103,7 @@ def test_compiled_modules_are_kept_apart_where_none_may_lie_beside_the_sources(
 
 
 def test_the_environment_stays_on_loopback_and_names_what_is_deployed() -> None:
-    environment = stack_environment(DEV, gateway_port=1, valkey_port=2, support_port=3)
+    environment = stack_environment(DEV, gateway_port=1, valkey_port=2, support_port=3, clock=Path("clock.json"))
     urls = {name: value for name, value in environment.items() if "://" in value}
     assert all("//127.0.0.1:" in value for value in urls.values())
     assert environment["STREAMHUB_REGISTRY_BUCKET"] == "streamhub-dev-registry-123456789012"
