@@ -14,7 +14,21 @@ import orjson
 from serving.errors import LocalStackError
 
 Kind = Literal[
-    "slow", "error", "throttle", "capacity", "unhealthy", "s3-412", "s3-409", "s3-503", "dynamodb-throttle", "cache"
+    "slow",
+    "error",
+    "throttle",
+    "unavailable",
+    "internal",
+    "dependency",
+    "not-ready",
+    "stream",
+    "capacity",
+    "unhealthy",
+    "s3-412",
+    "s3-409",
+    "s3-503",
+    "dynamodb-throttle",
+    "cache",
 ]
 EVERY: Final = "*"
 _FILE = "faults.json"
@@ -34,6 +48,11 @@ KINDS: Final[Mapping[str, KindOfFault]] = {
     "slow": KindOfFault("adds a delay to answers of endpoints", ("endpoint", "delay_ms", "share")),
     "error": KindOfFault("answers 500 in the container's place", ("endpoint", "share")),
     "throttle": KindOfFault("refuses InvokeEndpoint with ThrottlingException", ("endpoint", "share")),
+    "unavailable": KindOfFault("refuses invocations with 503 ServiceUnavailable", ("endpoint", "share")),
+    "internal": KindOfFault("refuses invocations with 500 InternalFailure", ("endpoint", "share")),
+    "dependency": KindOfFault("refuses invocations with 530 InternalDependencyException", ("endpoint", "share")),
+    "not-ready": KindOfFault("refuses invocations with 429 ModelNotReadyException", ("endpoint", "share")),
+    "stream": KindOfFault("ends streams behind their first part with InternalStreamFailure", ("endpoint", "share")),
     "capacity": KindOfFault("lets no instances be had", ("endpoint",)),
     "unhealthy": KindOfFault("fails the health check of new containers", ("endpoint",)),
     "s3-412": KindOfFault("answers conditional writes 412 PreconditionFailed", _S3),
