@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from local.alarms import Sample, evaluate, window_s
+from local.alarms import evaluate
+from local.clock import Clock
+from local.cloudwatch.samples import Sample
 
 INTERVAL_S = 2.0
 _log = logging.getLogger(__name__)
@@ -23,8 +24,8 @@ class AlarmStore(Protocol):
     def alarms(self) -> list[dict[str, Any]]:
         """Give the metric alarms as DescribeAlarms does."""
 
-    def samples(self, alarm: Mapping[str, Any], *, since_s: float) -> Iterable[Sample]:
-        """Give what was published of exactly the alarm's metric."""
+    def samples(self, metric: Mapping[str, Any], since_s: float) -> Iterable[Sample]:
+        """Give what was published of exactly one metric, of one unit if it names one."""
 
     def set_state(self, alarm: Mapping[str, Any], state: str, reason: str, data: str) -> None:
         """Move an alarm to another state."""
@@ -33,15 +34,17 @@ class AlarmStore(Protocol):
 class AlarmWatch:
     """Looks at all alarms every two seconds; an alarm that cannot be evaluated is logged and keeps its state."""
 
-    def __init__(self, store: AlarmStore) -> None:
+    def __init__(self, store: AlarmStore, *, clock: Clock, interval_s: float = INTERVAL_S) -> None:
         self._store = store
+        self._clock = clock
+        self._interval_s = interval_s
 
     async def run(self) -> None:
         """Look until cancelled."""
         self._store.enter()
         while True:
-            self.tick(datetime.now(UTC))
-            await asyncio.sleep(INTERVAL_S)
+            self.tick(datetime.fromtimestamp(self._clock.now(), UTC))
+            await self._clock.sleep(self._interval_s)
 
     def tick(self, now: datetime) -> None:
         """Look at every alarm once."""
@@ -52,9 +55,6 @@ class AlarmWatch:
                 _log.exception("alarm %s cannot be evaluated", alarm.get("AlarmName"))
 
     def _look(self, alarm: Mapping[str, Any], now: datetime) -> None:
-        if alarm.get("Metrics") or not alarm.get("MetricName"):
-            return  # metric math keeps its state
-        samples = self._store.samples(alarm, since_s=now.timestamp() - window_s(alarm))
-        outcome = evaluate(alarm, samples, now)
+        outcome = evaluate(alarm, self._store.samples, now)
         if outcome.state != alarm["StateValue"]:
             self._store.set_state(alarm, outcome.state, outcome.reason, outcome.data)

@@ -1,20 +1,24 @@
 """Decide the state of one CloudWatch metric alarm from samples, as CloudWatch does; pure.
 
-One metric, its dimensions chosen by the caller; M out of N datapoints; missing data as in *Configuring how CloudWatch
-alarms treat missing data* (CloudWatch guide). Windows slide: the last one ends at `now`, as CloudWatch's does each
-minute (guide, *Alarm evaluation*). Metric math and anomaly bands are not here.
+One metric, or metric math over several; M out of N datapoints; missing data as in *Configuring how CloudWatch alarms
+treat missing data* (CloudWatch guide). Windows slide: the last one ends at `now`, as CloudWatch's does each minute
+(guide, *Alarm evaluation*). Anomaly bands are not here.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import orjson
 
+from local.cloudwatch.math_values import Series
+from local.cloudwatch.queries import Metric, Queries
+from local.cloudwatch.samples import Reader, Statistic, by_period, periods, series
 from serving.errors import LocalStackError
 
 State = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
@@ -31,38 +35,13 @@ _COMPARE: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """What was published at one moment: one value `count` times, or a statistic set of `count` values."""
-
-    timestamp_s: float
-    count: float
-    total: float
-    least: float
-    most: float
-
-    @classmethod
-    def of_value(cls, timestamp_s: float, value: float, count: float = 1.0) -> Sample:
-        """Give the sample of one value seen `count` times."""
-        return cls(timestamp_s=timestamp_s, count=count, total=value * count, least=value, most=value)
-
-
-_STATISTICS: Mapping[str, Callable[[Sequence[Sample], float], float]] = {
-    "Average": lambda samples, count: sum(sample.total for sample in samples) / count,
-    "Sum": lambda samples, _: sum(sample.total for sample in samples),
-    "Minimum": lambda samples, _: min(sample.least for sample in samples),
-    "Maximum": lambda samples, _: max(sample.most for sample in samples),
-    "SampleCount": lambda _, count: count,
-}
-
-
-@dataclass(frozen=True, slots=True)
 class Datapoint:
-    """One period's statistic; `age` 1 is the newest period."""
+    """One period's value; `age` 1 is the newest period; `count` of samples, None for an expression."""
 
     age: int
     start_s: float
     value: float
-    count: float
+    count: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +53,12 @@ class Outcome:
     data: str
 
 
-def evaluate(alarm: Mapping[str, Any], samples: Iterable[Sample], now: datetime) -> Outcome:
+def evaluate(alarm: Mapping[str, Any], read: Reader, now: datetime) -> Outcome:
     """Give the state of an alarm.
 
     Args:
         alarm: a MetricAlarm of DescribeAlarms, or the parameters of PutMetricAlarm; StateValue is its state so far.
-        samples: what was published of exactly its metric; older ones than the evaluation range are ignored.
+        read: gives the samples of a metric; older ones than the evaluation range are ignored.
         now: the end of the newest period; a sample of that very moment belongs to it.
 
     Raises:
@@ -87,7 +66,7 @@ def evaluate(alarm: Mapping[str, Any], samples: Iterable[Sample], now: datetime)
 
     """
     rule = _Rule(alarm)
-    points = rule.datapoints(samples, now.timestamp())
+    points = rule.measured.datapoints(read, now.timestamp(), rule.periods + _EXTRA_PERIODS)
     significant = [point for point in points if rule.enough(point)]
     treatment = rule.treatment if len(significant) == len(points) else "ignore"
     used = significant[-rule.periods :]
@@ -95,9 +74,69 @@ def evaluate(alarm: Mapping[str, Any], samples: Iterable[Sample], now: datetime)
     return Outcome(state=state, reason=rule.reason(state, used, treatment), data=rule.data(used, now))
 
 
-def window_s(alarm: Mapping[str, Any]) -> float:
-    """Give how far back an evaluation looks, so that a caller reads no more."""
-    return float(alarm["Period"] * (alarm["EvaluationPeriods"] + _EXTRA_PERIODS))
+@dataclass(frozen=True, slots=True)
+class _OneMetric:
+    """What an alarm on one metric looks at."""
+
+    metric: Metric
+
+    @property
+    def period_s(self) -> float:
+        return self.metric.period_s
+
+    def datapoints(self, read: Reader, now_s: float, count: int) -> list[Datapoint]:
+        """Give the datapoints that exist in the last `count` periods, oldest first."""
+        times = periods(now_s, self.period_s, count)
+        grouped = by_period(read(self.metric.key, times[0]), times, self.period_s, owns_end=True)
+        found = series(grouped, times, self.period_s, self.metric.statistic)
+        return [
+            Datapoint(
+                age=len(times) - times.index(time),
+                start_s=time,
+                value=value,
+                count=sum(sample.count for sample in grouped[time]),
+            )
+            for time, value in found.ordered()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Expression:
+    """What an alarm on metric math looks at."""
+
+    queries: Queries
+
+    @property
+    def period_s(self) -> float:
+        return self.queries.period_s
+
+    def datapoints(self, read: Reader, now_s: float, count: int) -> list[Datapoint]:
+        """Give the datapoints of the watched query that exist in the last `count` periods, oldest first."""
+        span_s = self.period_s * count
+
+        def times_of(period_s: float) -> tuple[float, ...]:
+            return periods(now_s, period_s, math.ceil(span_s / period_s))
+
+        def series_of(metric: Metric) -> Series:
+            times = times_of(metric.period_s)
+            grouped = by_period(read(metric.key, times[0]), times, metric.period_s, owns_end=True)
+            return series(grouped, times, metric.period_s, metric.statistic)
+
+        watched = self.queries.evaluate(series_of, times_of)[self.queries.watched.id]
+        if not isinstance(watched, Series):
+            raise LocalStackError(f"'{self.queries.watched.id}': got several time series; allowed: one in an alarm")
+        times = times_of(self.period_s)
+        return [
+            Datapoint(age=len(times) - place, start_s=time, value=watched.values[time], count=None)
+            for place, time in enumerate(times)
+            if time in watched.values
+        ]
+
+
+def _measured(alarm: Mapping[str, Any], statistic: Statistic | None) -> _OneMetric | _Expression:
+    if statistic is None:
+        return _Expression(Queries.of(alarm["Metrics"]))
+    return _OneMetric(Metric(key=alarm, statistic=statistic, period_s=float(alarm["Period"])))
 
 
 class _Rule:
@@ -105,43 +144,25 @@ class _Rule:
 
     def __init__(self, alarm: Mapping[str, Any]) -> None:
         name = alarm.get("AlarmName", "alarm")
-        if alarm.get("Metrics"):
-            raise LocalStackError(f"{name}: metric math is not evaluated locally; give it one metric")
         if alarm["ComparisonOperator"] not in _COMPARE:
             raise LocalStackError(f"{name}: got {alarm['ComparisonOperator']}; allowed {', '.join(_COMPARE)}")
         self._compare, self._words = _COMPARE[alarm["ComparisonOperator"]]
         self._threshold = float(alarm["Threshold"])
-        self._period = float(alarm["Period"])
         self.periods = int(alarm["EvaluationPeriods"])
         self._needed = int(alarm.get("DatapointsToAlarm") or self.periods)
         self.treatment: Treatment = alarm.get("TreatMissingData") or "missing"
         self._before: State = alarm.get("StateValue") or "INSUFFICIENT_DATA"
-        self._statistic = str(alarm.get("ExtendedStatistic") or alarm.get("Statistic") or "")
-        self._share = _percentile(self._statistic, name)
         self._drops_small = alarm.get("EvaluateLowSampleCountPercentile") == "ignore"
-
-    def datapoints(self, samples: Iterable[Sample], now_s: float) -> list[Datapoint]:
-        """Give the datapoints that exist in the evaluation range, oldest first."""
-        reach = self.periods + _EXTRA_PERIODS
-        buckets: dict[int, list[Sample]] = {}
-        for sample in samples:
-            age = int((now_s - sample.timestamp_s) // self._period) + 1
-            if 1 <= age <= reach:
-                buckets.setdefault(age, []).append(sample)
-        found = []
-        for age in sorted(buckets, reverse=True):
-            value = self._value(buckets[age])
-            if value is not None:
-                count = sum(sample.count for sample in buckets[age])
-                found.append(Datapoint(age=age, start_s=now_s - age * self._period, value=value, count=count))
-        return found
+        self._statistic = None if alarm.get("Metrics") else _statistic(alarm, name)
+        self.measured = _measured(alarm, self._statistic)
 
     def enough(self, point: Datapoint) -> bool:
         """Say whether a percentile has the samples to mean something, where the alarm asks for that."""
-        if self._share is None or not self._drops_small:
+        share = self._statistic.share if self._statistic is not None else None
+        if share is None or point.count is None or not self._drops_small:
             return True
         # guide, *Percentile-based alarms and low data samples*: 10 / (1 - p) from the median up, 10 / p below
-        tail = 1 - self._share if self._share >= 0.5 else self._share  # noqa: PLR2004 - the median
+        tail = 1 - share if share >= 0.5 else share  # noqa: PLR2004 - the median
         return tail <= 0 or point.count * tail >= 10 - 1e-9
 
     def judge(self, points: Sequence[Datapoint], treatment: Treatment) -> State:
@@ -188,14 +209,14 @@ class _Rule:
         document: dict[str, Any] = {
             "version": "1.0",
             "queryDate": now.isoformat(timespec="milliseconds"),
-            "statistic": self._statistic,
-            "period": self._period,
+            **({"statistic": self._statistic.name} if self._statistic is not None else {}),
+            "period": self.measured.period_s,
             "recentDatapoints": [point.value for point in points],
             "threshold": self._threshold,
             "evaluatedDatapoints": [
                 {
                     "timestamp": datetime.fromtimestamp(point.start_s, UTC).isoformat(),
-                    "sampleCount": point.count,
+                    **({"sampleCount": point.count} if point.count is not None else {}),
                     "value": point.value,
                 }
                 for point in reversed(points)
@@ -211,40 +232,12 @@ class _Rule:
     def _breaches(self, point: Datapoint) -> bool:
         return self._compare(point.value, self._threshold)
 
-    def _value(self, samples: Sequence[Sample]) -> float | None:
-        count = sum(sample.count for sample in samples)
-        if count <= 0:
-            return None
-        if self._share is not None:
-            return _at_share(samples, self._share, count)
-        return _STATISTICS[self._statistic](samples, count)
 
-
-def _percentile(statistic: str, name: str) -> float | None:
-    if statistic in _STATISTICS:
-        return None
+def _statistic(alarm: Mapping[str, Any], name: str) -> Statistic:
     try:
-        share = float(statistic.removeprefix("p")) / 100 if statistic.startswith("p") else -1.0
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise LocalStackError(
-            f"{name}: got statistic {statistic or 'none'}; allowed {', '.join(_STATISTICS)}, p0.0 to p100"
-        )
-    return share
-
-
-def _at_share(samples: Sequence[Sample], share: float, count: float) -> float | None:
-    """Give the smallest value that at least this share of the samples does not exceed."""
-    if any(sample.least < sample.most for sample in samples):
-        return None  # a statistic set hides its values: CloudWatch has no percentile then
-    seen = 0.0
-    ordered = sorted(samples, key=lambda sample: sample.least)
-    for sample in ordered:
-        seen += sample.count
-        if seen >= share * count - 1e-9:
-            return sample.least
-    return ordered[-1].least
+        return Statistic.named(str(alarm.get("ExtendedStatistic") or alarm.get("Statistic") or ""))
+    except LocalStackError as error:
+        raise LocalStackError(f"{name}: {error}") from error
 
 
 def _count(number: int, noun: str) -> str:

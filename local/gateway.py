@@ -20,6 +20,7 @@ from local.alarm_watch import AlarmWatch
 from local.autoscaling import create_app as create_autoscaling
 from local.clock import SystemClock
 from local.listener import HOST, AnnouncingServer, bind
+from local.ministack_cloudwatch import CloudWatch
 from local.page.wiring import create_app as create_page
 from local.resource_types import Target, client, resource_types
 from local.routing import Asgi, Gateway, Service
@@ -58,7 +59,7 @@ def create_gateway(
         "application-autoscaling": scaling,
         "page": create_page(settings, stage=stage, root=Path(), clock=clock),
     }
-    watch = AlarmWatch(ministack_adapter.CloudWatch(region=settings.region, account=settings.account))
+    watch = AlarmWatch(CloudWatch(region=settings.region, account=settings.account), clock=clock)
     scaler = ScalingWatch(
         scaling,
         sagemaker=client("sagemaker", target),

@@ -1,4 +1,6 @@
-"""The only module that knows ministack: its private hooks, how it is told its settings, and what it gets wrong.
+"""What we know of ministack: its private hooks, how it is told its settings, and what it gets wrong.
+
+Its CloudWatch is in `ministack_cloudwatch`, its memory in `ministack_memory`.
 
 ministack is pinned exactly; tests/unit/local/test_adapter_contract.py fails when one of these hooks moves.
 """
@@ -10,14 +12,12 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from local.alarms import Sample
+from local import ministack_cloudwatch
 from local.clock import look_s
 from local.template_types import ResourceType
 from serving.errors import LocalStackError
@@ -31,7 +31,6 @@ _STACKS = "ministack.services.cloudformation.stacks"
 _CLOUDWATCH = "ministack.services.cloudwatch"
 _EVENTS = "ministack.services.eventbridge"
 _SCHEDULER = "ministack.services.scheduler"
-_RESPONSES = "ministack.core.responses"
 _SWEEP_S = 10.0
 """How often ministack looks for due schedules."""
 
@@ -39,20 +38,12 @@ HOOKS: dict[str, tuple[str, ...]] = {
     _APP: ("app",),
     _PROVISIONERS: ("_RESOURCE_HANDLERS", "_REPLACING_PROPERTIES"),
     _STACKS: ("_runs_on_worker_thread",),
-    _CLOUDWATCH: (
-        "_alarms",
-        "_metrics",
-        "_dims_key",
-        "_evaluate_alarm",
-        "_evaluate_all_alarms",
-        "_set_alarm_state",
-        "time",
-    ),
+    **ministack_cloudwatch.HOOKS,
+    _CLOUDWATCH: (*ministack_cloudwatch.HOOKS[_CLOUDWATCH], "time"),
     _EVENTS: ("_put_events", "time", "_SCHEDULER_TICK_INTERVAL"),
     _SCHEDULER: ("time", "_SCHEDULE_TICK_INTERVAL"),
-    _RESPONSES: ("set_request_account_id", "set_request_region"),
 }
-"""Every name of ministack that this module touches."""
+"""Every name of ministack that this module and `ministack_cloudwatch` touch."""
 
 
 def configure(*, port: int, valkey_port: int, region: str, account: str, state_dir: Path) -> None:
@@ -102,10 +93,7 @@ def application(types: Mapping[str, ResourceType]) -> Asgi:
     runs_on_thread = stacks._runs_on_worker_thread
     # our handlers call back over HTTP, so they must not run on the loop that answers
     stacks._runs_on_worker_thread = lambda name: name in ours or runs_on_thread(name)
-    _keep_whole_alarms()
-    cloudwatch = _module(_CLOUDWATCH)
-    cloudwatch._evaluate_all_alarms = lambda: None
-    cloudwatch._evaluate_alarm = lambda _alarm: None
+    ministack_cloudwatch.install()
     app: Asgi = _module(_APP).app
     return app
 
@@ -130,56 +118,6 @@ class _StackTime:
         return getattr(time, name)
 
 
-class CloudWatch:
-    """Alarms and samples as ministack keeps them, for one account and region."""
-
-    def __init__(self, *, region: str, account: str) -> None:
-        self._region = region
-        self._account = account
-        self._store = _module(_CLOUDWATCH)
-        self._events = _module(_EVENTS)
-
-    def enter(self) -> None:
-        """Make the current context that of the account and region, as a request does."""
-        responses = _module(_RESPONSES)
-        responses.set_request_account_id(self._account)
-        responses.set_request_region(self._region)
-
-    def alarms(self) -> list[dict[str, Any]]:
-        """Give the metric alarms as DescribeAlarms does."""
-        return [dict(alarm) for alarm in self._store._alarms.values()]
-
-    def samples(self, alarm: Mapping[str, Any], *, since_s: float) -> Iterator[Sample]:
-        """Give what was published of exactly the alarm's metric: namespace, name and all dimensions."""
-        dimensions = {entry["Name"]: entry["Value"] for entry in alarm["Dimensions"]}
-        key = (alarm["Namespace"], alarm["MetricName"], self._store._dims_key(dimensions))
-        for point in self._store._metrics.get(key) or ():
-            if point["Timestamp"] >= since_s:
-                yield _sample(point)
-
-    def set_state(self, alarm: Mapping[str, Any], state: str, reason: str, data: str) -> None:
-        """Move an alarm as SetAlarmState does (history, actions, composite alarms) and tell EventBridge."""
-        document = {
-            "AlarmName": alarm["AlarmName"],
-            "StateValue": state,
-            "StateReason": reason,
-            "StateReasonData": data,
-        }
-        self._store._set_alarm_state({}, document, False, True)
-        detail = {
-            "alarmName": alarm["AlarmName"],
-            "state": {"value": state, "reason": reason, "reasonData": data},
-            "previousState": {"value": alarm["StateValue"]},
-        }
-        entry = {
-            "Source": "aws.cloudwatch",
-            "DetailType": "CloudWatch Alarm State Change",
-            "Resources": [alarm["AlarmArn"]],
-            "Detail": orjson.dumps(detail).decode(),
-        }
-        self._events._put_events({"Entries": [entry]}, allow_aws_source=True)
-
-
 def _module(name: str) -> Any:  # noqa: ANN401 - ministack has no types
     return importlib.import_module(name)
 
@@ -200,43 +138,3 @@ def _register(name: str, resource: ResourceType) -> None:
         "delete": resource.delete,
     }
     provisioners._REPLACING_PROPERTIES[name] = resource.replacing
-
-
-_EXPRESSION = {"Namespace": "metric math", "MetricName": "expression"}
-_DROPPED = ("EvaluateLowSampleCountPercentile", "Metrics")
-
-
-def _keep_whole_alarms() -> None:
-    """Keep what ministack drops or refuses of a template's alarm: percentile rule and metric math.
-
-    An alarm on metric math gets a metric that nobody publishes; `local.alarms` leaves its state alone.
-    """
-    alarms = _module(_CLOUDWATCH)._alarms
-    handler = _module(_PROVISIONERS)._RESOURCE_HANDLERS["AWS::CloudWatch::Alarm"]
-    create, update = handler["create"], handler["update"]
-
-    def taken(properties: Mapping[str, Any]) -> dict[str, Any]:
-        plain = {name: value for name, value in properties.items() if name != "Metrics"}
-        return plain | (_EXPRESSION if "Metrics" in properties else {})
-
-    def keep(result: Any, properties: Mapping[str, Any]) -> Any:  # noqa: ANN401 - ministack's own value
-        alarms[result[0]].update({name: properties[name] for name in _DROPPED if name in properties})
-        return result
-
-    handler["create"] = lambda logical, new, stack: keep(create(logical, taken(new), stack), new)
-    handler["update"] = lambda physical, old, new, stack, logical: keep(
-        update(physical, taken(old), taken(new), stack, logical), new
-    )
-
-
-def _sample(point: Mapping[str, Any]) -> Sample:
-    statistics = point.get("_stat")
-    if statistics is None:
-        return Sample.of_value(float(point["Timestamp"]), float(point["Value"]), float(point.get("Count", 1)))
-    return Sample(
-        timestamp_s=float(point["Timestamp"]),
-        count=float(statistics.get("SampleCount", 0)),
-        total=float(statistics.get("Sum", 0)),
-        least=float(statistics.get("Minimum", 0)),
-        most=float(statistics.get("Maximum", 0)),
-    )

@@ -14,7 +14,9 @@ import pytest
 
 from local import ministack_adapter
 from local.alarm_watch import AlarmWatch
-from local.ministack_adapter import HOOKS, CloudWatch
+from local.clock import SystemClock
+from local.ministack_adapter import HOOKS
+from local.ministack_cloudwatch import CloudWatch
 from local.resource_types import Target, resource_types
 from serving.errors import LocalStackError
 
@@ -106,7 +108,9 @@ def described(store: Any) -> dict[str, Any]:
 
 
 def look() -> None:
-    AlarmWatch(CloudWatch(region=REGION, account=ACCOUNT)).tick(datetime.now(UTC) + timedelta(seconds=1))
+    AlarmWatch(CloudWatch(region=REGION, account=ACCOUNT), clock=SystemClock()).tick(
+        datetime.now(UTC) + timedelta(seconds=1)
+    )
 
 
 def test_another_variants_errors_leave_an_alarm_alone(cloudwatch: Any) -> None:
@@ -169,27 +173,44 @@ def test_a_templates_rule_for_few_samples_is_kept() -> None:
     assert alarm["EvaluateLowSampleCountPercentile"] == "ignore"
 
 
-def test_a_templates_alarm_on_metric_math_is_made_changed_and_keeps_its_state(
-    cloudwatch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    handlers = import_module("ministack.services.cloudformation.provisioners")._RESOURCE_HANDLERS
-    alarm = handlers["AWS::CloudWatch::Alarm"]
-    properties = {
+def metric_of(name: str, *, variant: str = "a") -> dict[str, Any]:
+    dimensions = [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": variant}]
+    metric = {"Namespace": "AWS/SageMaker", "MetricName": name, "Dimensions": dimensions}
+    return {"Metric": metric, "Period": 60, "Stat": "Sum"}
+
+
+def math_properties(expression: str, threshold: float) -> dict[str, Any]:
+    errors = {"Id": "errors", "ReturnData": False, "MetricStat": metric_of("Invocation5XXErrors")}
+    return {
         "AlarmName": ALARM,
-        "Metrics": [{"Id": "rate", "Expression": "errors / requests"}],
+        "Metrics": [{"Id": "rate", "Expression": expression}, errors],
         "EvaluationPeriods": 1,
-        "Threshold": 1,
+        "Threshold": threshold,
         "ComparisonOperator": "GreaterThanThreshold",
     }
+
+
+def test_a_templates_alarm_on_metric_math_is_made_changed_and_evaluated(cloudwatch: Any) -> None:
+    alarm = import_module("ministack.services.cloudformation.provisioners")._RESOURCE_HANDLERS["AWS::CloudWatch::Alarm"]
+    properties, changed = math_properties("errors * 2", 9), math_properties("errors * 3", 9)
     physical, _ = alarm["create"]("Alarm", properties, "stack")
+    put_errors(cloudwatch, "a", Value=4.0)
     look()
-    assert caplog.text == "", "it is no fault, and not told every two seconds"
-    changed = {**properties, "Threshold": 2, "Metrics": [{"Id": "rate", "Expression": "errors"}]}
+    assert described(cloudwatch)["StateValue"] == "OK"
     alarm["update"](physical, properties, changed, "stack", "Alarm")
-    [kept] = CloudWatch(region=REGION, account=ACCOUNT).alarms()
-    assert (kept["StateValue"], kept["Threshold"], kept["Metrics"]) == ("INSUFFICIENT_DATA", 2.0, changed["Metrics"])
-    assert described(cloudwatch)["AlarmName"] == ALARM
+    look()
+    kept = described(cloudwatch)
+    assert (kept["StateValue"], kept["Metrics"]) == ("ALARM", changed["Metrics"])
+    assert not {"MetricName", "Namespace", "Period", "Statistic"} & kept.keys(), "AWS describes none of them"
     alarm["delete"](physical, changed)
+    assert CloudWatch(region=REGION, account=ACCOUNT).alarms() == []
+
+
+@pytest.mark.usefixtures("cloudwatch")
+def test_a_template_whose_metric_math_is_wrong_is_refused_when_it_is_deployed() -> None:
+    alarm = import_module("ministack.services.cloudformation.provisioners")._RESOURCE_HANDLERS["AWS::CloudWatch::Alarm"]
+    with pytest.raises(LocalStackError, match="Function 'NOSUCH' not found"):
+        alarm["create"]("Alarm", math_properties("NOSUCH(errors)", 1), "stack")
     assert CloudWatch(region=REGION, account=ACCOUNT).alarms() == []
 
 
@@ -197,7 +218,8 @@ def test_an_alarm_that_cannot_be_evaluated_leaves_the_others_alone(
     cloudwatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     put_alarm(cloudwatch)
-    put_alarm(cloudwatch, AlarmName="band", ComparisonOperator="GreaterThanUpperThreshold")
+    put_alarm(cloudwatch, AlarmName="band")
+    cloudwatch._alarms["band"]["ComparisonOperator"] = "GreaterThanUpperThreshold"
     put_errors(cloudwatch, "a", Value=1.0)
     look()
     assert described(cloudwatch)["StateValue"] == "ALARM"
