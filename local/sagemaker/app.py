@@ -25,6 +25,7 @@ from local.sagemaker.archives import Archives
 from local.sagemaker.async_plane import AsyncPlane, async_endpoint_of
 from local.sagemaker.capture import Capture
 from local.sagemaker.components import Components
+from local.sagemaker.containers import Containers
 from local.sagemaker.control import ControlPlane
 from local.sagemaker.fleet import AlarmStates, Fleets
 from local.sagemaker.metrics import Meter
@@ -34,6 +35,8 @@ from local.sagemaker.queues import Queues
 from local.sagemaker.runtime_plane import RuntimePlane, endpoint_of
 from local.sagemaker.servers import ModelServers
 from local.sagemaker.store import Store
+from local.sagemaker.stream_plane import StreamPlane, stream_endpoint_of
+from local.sagemaker.targets import Targets
 from local.settings import LocalSettings
 from serving.errors import LocalStackError
 
@@ -74,24 +77,29 @@ class SageMakerApp:
         self._asynchronous = AsyncPlane(self._fleets.routes, submit=self.queues.add, settings=settings, clock=clock)
         self._capture = Capture(s3, options=options)
         sources = (self.queues.metric_data, self._components.metric_data)
-        self._meter = Meter(cloudwatch, options=options, sources=sources)
+        self.meter = Meter(cloudwatch, options=options, clock=clock, sources=sources)
         control = ControlPlane(store, self._fleets, scaled=scaled, clock=clock, bake_pace=options.bake_pace)
         self._control = JsonService("sagemaker", {**control.operations(), **self._components.operations()})
+        targets = Targets(
+            self._fleets.routes, settings=settings, components=self._components, faults=faults, chance=chance
+        )
+        containers = Containers(targets)
         self._runtime = RuntimePlane(
-            self._fleets.routes,
+            targets,
+            containers,
             settings=settings,
             options=options,
             capture=self._capture,
-            meter=self._meter,
+            meter=self.meter,
             chance=chance,
-            components=self._components,
-            faults=faults,
+            clock=clock,
         )
+        self._streams = StreamPlane(targets, containers, settings=settings, options=options, meter=self.meter)
 
     async def start(self) -> None:
         """Bring back the endpoints of the stored state; model servers become ready in the background."""
         self._capture.start()
-        self._meter.start()
+        self.meter.start()
         self._fleets.resume()
         self._components.resume()
 
@@ -101,18 +109,12 @@ class SageMakerApp:
         await self._components.stop()
         await self._fleets.stop()
         await self._capture.stop()
-        await self._meter.stop()
+        await self.meter.stop()
 
     async def flush(self) -> None:
         """Write what is captured and counted now, not at the next interval."""
         await self._capture.flush()
-        await self._meter.flush()
-
-    @staticmethod
-    def answers(path: str, target: str) -> bool:
-        """Say whether a request with this path and X-Amz-Target is SageMaker's."""
-        invoked = endpoint_of(path) or async_endpoint_of(path)
-        return target.startswith("SageMaker.") or invoked is not None
+        await self.meter.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -124,6 +126,8 @@ class SageMakerApp:
         path = scope["path"] if scope["method"] == "POST" else ""
         if (endpoint := endpoint_of(path)) is not None:
             await self._runtime.serve(endpoint, scope, receive, send)
+        elif (endpoint := stream_endpoint_of(path)) is not None:
+            await self._streams.serve(endpoint, scope, receive, send)
         elif (endpoint := async_endpoint_of(path)) is not None:
             await self._asynchronous.serve(endpoint, scope, receive, send)
         elif scope["path"] == "/":
@@ -176,7 +180,8 @@ def create_app(
 
 async def _refuse_path(scope: Scope, send: Send) -> None:
     path = f"{scope['method']} {scope['path']}"
-    message = f"{path}: the local SageMaker answers POST / and POST /endpoints/NAME/invocations or async-invocations"
+    allowed = "POST / and POST /endpoints/NAME/ with invocations, invocations-response-stream or async-invocations"
+    message = f"{path}: the local SageMaker answers {allowed}"
     headers: Headers = [(b"content-type", b"application/json"), (b"x-amzn-errortype", b"UnknownOperationException")]
     await send_answer(send, status=_NOT_FOUND, headers=headers, body=orjson.dumps({"Message": message}))
 

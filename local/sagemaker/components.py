@@ -78,7 +78,7 @@ class Components:
             task.cancel()
         await asyncio.gather(*self._work.values(), return_exceptions=True)
 
-    def target(self, endpoint: str, name: str) -> Target | None:
+    def target(self, endpoint: str, name: str, _chance: float) -> Target | None:
         """Give what answers for a component; a call that finds no copy is counted, for that is what wakes one."""
         component = self._store.components.get(name)
         if component is None or component["EndpointName"] != endpoint:
@@ -95,6 +95,7 @@ class Components:
             server=server,
             capture=capture_rule(config.get("DataCaptureConfig")),
             component=name,
+            instances=component["copies"],
         )
 
     def metric_data(self, now: datetime) -> Iterator[Json]:

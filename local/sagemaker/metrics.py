@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Json
+from local.clock import Clock
 from local.sagemaker.options import Options
 from local.sagemaker.routes import Target
 
@@ -22,22 +23,52 @@ NAMESPACE = "AWS/SageMaker"
 _VALUES_PER_DATUM = 150
 _DATA_PER_CALL = 1000
 _MOST_KEPT_DATA = 20_000
-_CLIENT_ERROR = 4
-_NO_SERVER_ERROR = (2, 3, _CLIENT_ERROR)
+_SUCCESS, _CLIENT_ERROR = 2, 4
+_NO_SERVER_ERROR = (_SUCCESS, 3, _CLIENT_ERROR)
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Tally:
-    """What one variant did under one config."""
+UNITS: Mapping[str, str] = {
+    "Invocations": "None",
+    "InvocationsPerInstance": "None",
+    "InvocationsPerCopy": "None",
+    "Invocation4XXErrors": "None",
+    "Invocation5XXErrors": "None",
+    "InvocationModelErrors": "None",
+    "ConcurrentRequestsPerModel": "None",
+    "ConcurrentRequestsPerCopy": "None",
+    "MidStreamErrors": "None",
+    "ModelLatency": "Microseconds",
+    "OverheadLatency": "Microseconds",
+    "FirstChunkLatency": "Microseconds",
+    "FirstChunkModelLatency": "Microseconds",
+    "FirstChunkOverheadLatency": "Microseconds",
+}
+"""Names and units of a variant's metrics (SageMaker guide, monitoring-cloudwatch); latencies are in microseconds."""
 
-    model_us: Counter[float] = field(default_factory=Counter)
-    overhead_us: Counter[float] = field(default_factory=Counter)
-    concurrent: Counter[float] = field(default_factory=Counter)
-    client_errors: Counter[float] = field(default_factory=Counter)
-    server_errors: Counter[float] = field(default_factory=Counter)
-    invocations: int = 0
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    """What a stream adds: when its first part was sent, from the request's arrival and from the container's turn."""
+
+    first_s: float
+    first_model_s: float
+    broke: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One request to a container: its status, 0 where it gave none; seconds there, and from arrival to answer."""
+
+    status: int
+    model_s: float
+    total_s: float
+    concurrent: int
+    streamed: Streamed | None = None
+
+
+Tally = dict[str, Counter[float]]
+"""What one variant did under one config: by name of the metric, how often each value came."""
 
 Tallies = dict[tuple[str, str, str, str], Tally]
 """By endpoint, variant, config and inference component, "" for none."""
@@ -53,11 +84,19 @@ def coarse(value: float) -> float:
 class Meter:
     """Counts what the data plane did and publishes it every few seconds."""
 
-    def __init__(self, cloudwatch: Any, *, options: Options, sources: Sequence[Source] = ()) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        cloudwatch: Any,  # noqa: ANN401 - a boto3 client
+        *,
+        options: Options,
+        clock: Clock,
+        sources: Sequence[Source] = (),
+    ) -> None:
         self._sources = sources
+        self._clock = clock
         self._cloudwatch = cloudwatch
         self._options = options
-        self._tallies: Tallies = {}
+        self.tallies: Tallies = {}
         self._kept: list[Json] = []
         self._flushing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -73,29 +112,24 @@ class Meter:
             await asyncio.gather(self._task, return_exceptions=True)
         await self.flush()
 
-    def count(self, target: Target, *, status: int, model_s: float, total_s: float, concurrent: int) -> None:
-        """Count one invocation; `status` is the container's, 0 if it gave none."""
+    def count(self, target: Target, invocation: Invocation) -> None:
+        """Count one request that was sent to a container."""
         key = (target.endpoint, target.variant, target.config, target.component)
-        tally = self._tallies.get(key)
+        tally = self.tallies.get(key)
         if tally is None:
-            tally = self._tallies[key] = Tally()
-        tally.invocations += 1
-        tally.model_us[coarse(model_s * 1e6)] += 1
-        tally.overhead_us[coarse((total_s - model_s) * 1e6)] += 1
-        tally.concurrent[concurrent] += 1
-        family = status // 100
-        tally.client_errors[int(family == _CLIENT_ERROR)] += 1
-        tally.server_errors[int(family not in _NO_SERVER_ERROR)] += 1
+            tally = self.tallies[key] = defaultdict(Counter)
+        for name, value in _values(target, invocation):
+            tally[name][value] += 1
 
     def take(self) -> Tallies:
         """Give what was counted since the last time, and begin anew."""
-        tallies, self._tallies = self._tallies, {}
+        tallies, self.tallies = self.tallies, {}
         return tallies
 
     async def flush(self) -> None:
         """Publish what was counted since the last time."""
         async with self._flushing:
-            now = datetime.now(UTC)
+            now = datetime.fromtimestamp(self._clock.now(), UTC)
             further = chain.from_iterable(source(now) for source in self._sources)
             data = [*self._kept, *metric_data(self.take(), now), *further]
             self._kept = []
@@ -120,7 +154,7 @@ def metric_data(tallies: Tallies, now: datetime) -> Iterator[Json]:
         of_fleet = [*of_variant, {"Name": "EndpointConfigName", "Value": config}]
         of_component = [{"Name": "InferenceComponentName", "Value": component}]
         for dimensions in (of_component,) if component else (of_variant, of_fleet):
-            for name, unit, values in _series(tally):
+            for name, values in tally.items():
                 for part in _parts(values):
                     yield {
                         "MetricName": name,
@@ -128,19 +162,29 @@ def metric_data(tallies: Tallies, now: datetime) -> Iterator[Json]:
                         "Timestamp": now,
                         "Values": list(part),
                         "Counts": [float(count) for count in part.values()],
-                        "Unit": unit,
+                        "Unit": UNITS[name],
                     }
 
 
-def _series(tally: Tally) -> tuple[tuple[str, str, Counter[float]], ...]:
-    return (
-        ("Invocations", "None", Counter({1.0: tally.invocations})),
-        ("Invocation4XXErrors", "None", tally.client_errors),
-        ("Invocation5XXErrors", "None", tally.server_errors),
-        ("ConcurrentRequestsPerModel", "None", tally.concurrent),
-        ("ModelLatency", "Microseconds", tally.model_us),
-        ("OverheadLatency", "Microseconds", tally.overhead_us),
-    )
+def _values(target: Target, invocation: Invocation) -> Iterator[tuple[str, float]]:
+    family = invocation.status // 100
+    yield "Invocation4XXErrors", float(family == _CLIENT_ERROR)
+    yield "Invocation5XXErrors", float(family not in _NO_SERVER_ERROR)
+    yield "InvocationModelErrors", float(family != _SUCCESS)
+    yield "ModelLatency", coarse(invocation.model_s * 1e6)
+    if target.asynchronous:
+        return
+    per = "Copy" if target.component else "Instance"
+    yield "Invocations", 1.0
+    yield f"InvocationsPer{per}", 1.0 / max(1, target.instances)
+    yield f"ConcurrentRequestsPer{'Copy' if target.component else 'Model'}", float(invocation.concurrent)
+    yield "OverheadLatency", coarse((invocation.total_s - invocation.model_s) * 1e6)
+    if invocation.streamed is not None:
+        streamed = invocation.streamed
+        yield "MidStreamErrors", float(streamed.broke)
+        yield "FirstChunkLatency", coarse(streamed.first_s * 1e6)
+        yield "FirstChunkModelLatency", coarse(streamed.first_model_s * 1e6)
+        yield "FirstChunkOverheadLatency", coarse((streamed.first_s - streamed.first_model_s) * 1e6)
 
 
 def _parts(values: Counter[float]) -> Iterator[dict[float, int]]:

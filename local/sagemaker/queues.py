@@ -152,7 +152,8 @@ class Queues:
             topics = job.config["OutputConfig"].get("NotificationConfig", {})
             topic = topics.get("ErrorTopic" if failed else "SuccessTopic")
             if topic:
-                notice = _notice(job, content_type=content_type, failed=failed, region=self._region)
+                now = datetime.fromtimestamp(self._clock.now(), UTC)
+                notice = _notice(job, content_type=content_type, failed=failed, region=self._region, now=now)
                 self._sns.publish(TopicArn=topic, Message=orjson.dumps(notice).decode())
         except (BotoCoreError, ClientError) as error:
             _log.warning("answer %s of endpoint %s is lost: %s", job.inference_id, job.endpoint, error)
@@ -163,11 +164,11 @@ def _capacity(route: Route) -> int:
     return int(client.get("MaxConcurrentInvocationsPerInstance", _DEFAULT_CONCURRENT)) * route.instances
 
 
-def _notice(job: Job, *, content_type: str, failed: str, region: str) -> Json:
+def _notice(job: Job, *, content_type: str, failed: str, region: str, now: datetime) -> Json:
     """Give the message of the guide's *Check prediction results*."""
     notice: Json = {
         "awsRegion": region,
-        "eventTime": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "eventTime": now.isoformat(timespec="milliseconds"),
         "receivedTime": datetime.fromtimestamp(job.received_s, UTC).isoformat(timespec="milliseconds"),
         "invocationStatus": "Failed" if failed else "Completed",
         "requestParameters": {

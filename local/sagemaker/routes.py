@@ -28,7 +28,7 @@ class CaptureRule:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One variant that can take requests; `shadow` sees a copy of `shadow_share` (0 to 1) of them."""
+    """One variant that can take requests, on `instances`; `shadow` sees a copy of `shadow_share` (0 to 1) of them."""
 
     endpoint: str
     config: str
@@ -38,6 +38,8 @@ class Target:
     shadow: Target | None = None
     shadow_share: float = 0.0
     component: str = ""
+    instances: int = 1
+    asynchronous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,8 @@ def _of_fleet(
                 capture=capture,
                 shadow=shadow,
                 shadow_share=shadow_share,
+                instances=variant.count,
+                asynchronous="AsyncInferenceConfig" in config,
             ),
             weight=share * variant.weight / total if total > 0 else 0.0,
             share=share,

@@ -8,13 +8,14 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import orjson
 
 from local.sagemaker.archives import Archive
 from local.sagemaker.options import Options
+from local.sagemaker.streamed import Stream, opened
 from local.sagemaker.upstream import HOST, Answer, UnreachableError, Upstream
 from serving.errors import EndpointError
 
@@ -108,19 +109,48 @@ class ModelServer:
             if not self._asked:
                 self._idle.set()
 
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Stream]:
+        """Forward one request and give its answer as it comes, waiting for the process as `post` does."""
+        self._asked += 1
+        self._idle.clear()
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                yield await self._stream(stack, path, headers, body)
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self._idle.set()
+
     async def _post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         while True:
-            if not self._up.is_set():
-                await self._up.wait()
-            upstream = self._upstream
-            if upstream is None:
-                raise EndpointError("the model server is ending")
+            upstream = await self._reachable()
             try:
                 return await upstream.post(path, headers, body)
             except UnreachableError:
-                # it has died and its end is not noticed yet; nothing was sent, so the next process may answer
-                if self._upstream is upstream:
-                    self._down()
+                self._lost(upstream)
+
+    async def _stream(
+        self, stack: contextlib.AsyncExitStack, path: str, headers: dict[str, str], body: bytes
+    ) -> Stream:
+        while True:
+            upstream = await self._reachable()
+            try:
+                return await stack.enter_async_context(opened(upstream.port, path, headers, body))
+            except UnreachableError:
+                self._lost(upstream)
+
+    async def _reachable(self) -> Upstream:
+        if not self._up.is_set():
+            await self._up.wait()
+        if self._upstream is None:
+            raise EndpointError("the model server is ending")
+        return self._upstream
+
+    def _lost(self, upstream: Upstream) -> None:
+        # it has died and its end is not noticed yet; nothing was sent, so the next process may answer
+        if self._upstream is upstream:
+            self._down()
 
     async def _launch(self, timeout_s: float) -> None:
         self._log_file.parent.mkdir(parents=True, exist_ok=True)

@@ -51,12 +51,19 @@ class _Connection(asyncio.Protocol):
             self._fail(EndpointError(f"the model server sent no HTTP: {error}"))
             self.close()
 
+    def eof_received(self) -> None:
+        if self._headed and ends_with_connection(self._answer.headers):
+            self.on_message_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.keeps = False
         self._fail(EndpointError(f"the model server closed the connection: {exc or 'end of stream'}"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._answer.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._headed = True
 
     def on_body(self, body: bytes) -> None:
         self._chunks.append(body)
@@ -93,17 +100,29 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._answer = Answer()
         self._chunks: list[bytes] = []
+        self._headed = False
 
     def _fail(self, error: EndpointError) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(error)
 
 
+def ends_with_connection(headers: dict[str, str]) -> bool:
+    """Say whether an answer's body ends where its connection does (RFC 9112, 6.3)."""
+    return "content-length" not in headers and "transfer-encoding" not in headers
+
+
+def request_head(path: str, headers: dict[str, str], *, port: int, length: int) -> bytes:
+    """Give the head of one POST of `length` bytes."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST {path} HTTP/1.1\r\nhost: {HOST}:{port}\r\n{lines}content-length: {length}\r\n\r\n".encode("latin-1")
+
+
 class Upstream:
     """Kept connections to one port."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._idle: list[_Connection] = []
         self._closed = False
 
@@ -118,9 +137,7 @@ class Upstream:
             EndpointError: the server went away before it had answered.
 
         """
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"POST {path} HTTP/1.1\r\nhost: {HOST}:{self._port}\r\n{lines}content-length: {len(body)}\r\n\r\n"
-        encoded = head.encode("latin-1")
+        encoded = request_head(path, headers, port=self.port, length=len(body))
         kept = self._take()
         if kept is not None:
             try:
@@ -145,9 +162,9 @@ class Upstream:
 
     async def _connect(self) -> _Connection:
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(_Connection, HOST, self._port)
+            _, connection = await asyncio.get_running_loop().create_connection(_Connection, HOST, self.port)
         except OSError as error:
-            raise UnreachableError(f"the model server on port {self._port} cannot be reached: {error}") from error
+            raise UnreachableError(f"the model server on port {self.port} cannot be reached: {error}") from error
         return connection
 
     async def _ask(self, connection: _Connection, head: bytes, body: bytes) -> Answer:

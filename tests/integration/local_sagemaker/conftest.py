@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ import uvicorn
 from botocore.config import Config
 
 from local.clock import Clock
+from local.faults import Faults
 from local.sagemaker.app import SageMakerApp, create_app
+from local.sagemaker.metrics import metric_data
 from local.sagemaker.options import Options
 from local.settings import LocalSettings
 
@@ -64,6 +67,7 @@ class Aws:
     cloudwatch: Any
     url: str
     loop: asyncio.AbstractEventLoop
+    faults: Faults
 
     def archive(self, name: str, **more: str) -> str:
         key = f"{uuid.uuid4()}.tar.gz"
@@ -125,6 +129,16 @@ class Aws:
 
     async def _queue_data(self) -> list[dict[str, Any]]:
         return list(self.app.queues.metric_data(datetime.now(UTC)))
+
+    def counted(self, endpoint: str) -> dict[str, list[float]]:
+        """Give what was counted of an endpoint's variants since the last flush: by metric, each value once."""
+        data = metric_data(self.app.meter.tallies, datetime.now(UTC))
+        found: dict[str, list[float]] = {}
+        for datum in data:
+            names = [dimension["Name"] for dimension in datum["Dimensions"]]
+            if datum["Dimensions"][0]["Value"] == endpoint and names == ["EndpointName", "VariantName"]:
+                found.setdefault(datum["MetricName"], []).extend(datum["Values"])
+        return found
 
     def flush(self) -> None:
         asyncio.run_coroutine_threadsafe(self.app.flush(), self.loop).result(30)
@@ -190,38 +204,48 @@ def _answers(s3: Any) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def sagemaker(folder: Path, aws_url: str, clock: Clock | None = None, **options: Any) -> Iterator[Aws]:
+    """Serve SageMaker on a state folder."""
+    chosen = {
+        "server_command": (sys.executable, str(FAKE)),
+        "metrics_interval_s": 3600,
+        "capture_flush_s": 3600,
+        "weights_update_s": 0.1,
+        **options,
+    }
+    settings = LocalSettings(state_dir=folder, s3_endpoint_url=aws_url)
+    chance = random.Random(7)  # noqa: S311 - traffic
+    app = create_app(settings, options=Options(**chosen), chance=chance, clock=clock)
+    with serving(app) as (url, loop):
+        yield Aws(
+            app=app,
+            sm=client("sagemaker", url),
+            runtime=client("sagemaker-runtime", url),
+            s3=client("s3", aws_url, s3={"addressing_style": "path"}),
+            cloudwatch=client("cloudwatch", aws_url),
+            url=aws_url,
+            loop=loop,
+            faults=Faults(folder),
+        )
+
+
 @pytest.fixture(name="start")
 def start_fixture(tmp_path: Path, aws_url: str) -> Callable[..., Any]:
     """Give a function that serves SageMaker on this test's state folder."""
-
-    @contextlib.contextmanager
-    def start(clock: Clock | None = None, **options: Any) -> Iterator[Aws]:
-        chosen = {
-            "server_command": (sys.executable, str(FAKE)),
-            "metrics_interval_s": 3600,
-            "capture_flush_s": 3600,
-            "weights_update_s": 0.1,
-            **options,
-        }
-        settings = LocalSettings(state_dir=tmp_path / "state", s3_endpoint_url=aws_url)
-        chance = random.Random(7)  # noqa: S311 - traffic
-        app = create_app(settings, options=Options(**chosen), chance=chance, clock=clock)
-        with serving(app) as (url, loop):
-            yield Aws(
-                app=app,
-                sm=client("sagemaker", url),
-                runtime=client("sagemaker-runtime", url),
-                s3=client("s3", aws_url, s3={"addressing_style": "path"}),
-                cloudwatch=client("cloudwatch", aws_url),
-                url=aws_url,
-                loop=loop,
-            )
-
-    return start
+    return partial(sagemaker, tmp_path / "state", aws_url)
 
 
 @pytest.fixture(name="aws")
 def aws_fixture(start: Callable[..., Any]) -> Iterator[Aws]:
     """Give a running SageMaker."""
     with start() as aws:
+        yield aws
+
+
+@pytest.fixture(scope="module", name="shared")
+def shared_fixture(tmp_path_factory: pytest.TempPathFactory, aws_url: str) -> Iterator[Aws]:
+    """Give one running SageMaker to all tests of a module, with time limits of half a second."""
+    options = {"invocation_timeout_s": 0.5, "stream_timeout_s": 0.5}
+    with sagemaker(tmp_path_factory.mktemp("state"), aws_url, **options) as aws:
         yield aws

@@ -12,10 +12,11 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers `{"answer": name, …}`, or does what the body asks for: status, sleep_s, die."""
+    """Answers `{"answer": name, …}`, or what the body asks for: status, sleep_s, die, say, give, parts, raw."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -34,12 +35,33 @@ class Handler(BaseHTTPRequestHandler):
             "mark": os.environ.get("MARK"),
             "headers": {key.lower(): value for key, value in self.headers.items()},
         }
+        if "raw" in wish:
+            self.wfile.write(wish["raw"].encode())
+            self.close_connection = True
+            return
         body = wish["say"].encode() if "say" in wish else json.dumps(document).encode()
         self.send_response(wish.get("status", int(self.model.get("status", "200"))))
+        for name, value in wish.get("give", {}).items():
+            self.send_header(name, value)
         self.send_header("content-type", "application/json")
+        if "parts" in wish:
+            self.stream(wish)
+            return
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def stream(self, wish: dict[str, Any]) -> None:
+        """Send `parts` as chunks with `pause_s` before each but the first; with `break`, go before the end."""
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for number, part in enumerate(wish["parts"]):
+            time.sleep(wish.get("pause_s", 0) if number else 0)
+            self.wfile.write(f"{len(part):x}\r\n{part}\r\n".encode())
+        if wish.get("break"):
+            self.close_connection = True
+            return
+        self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *_: object) -> None:
         pass

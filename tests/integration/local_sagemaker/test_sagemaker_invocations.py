@@ -88,21 +88,6 @@ def test_a_body_above_the_limit_is_refused_and_one_at_it_passes(aws: Any, endpoi
     assert refused["ResponseMetadata"]["HTTPStatusCode"] == 413
 
 
-def test_the_container_sees_type_accept_and_custom_attributes_and_no_other_header(aws: Any, endpoint: str) -> None:
-    _, answer = aws.invoke(endpoint, Accept="text/csv", CustomAttributes="deadline-ms=9", InferenceId="i-1")
-    assert answer["headers"]["accept"] == "text/csv"
-    assert answer["headers"]["x-amzn-sagemaker-custom-attributes"] == "deadline-ms=9"
-    assert set(answer["headers"]) == {
-        "host", "content-length", "content-type", "accept", "x-amzn-sagemaker-custom-attributes",
-    }  # fmt: skip
-
-
-def test_a_stream_is_refused_by_name_not_by_silence(aws: Any, endpoint: str) -> None:
-    response = failed(aws.runtime.invoke_endpoint_with_response_stream, EndpointName=endpoint, Body=b"{}")
-    assert response["Error"]["Code"] == "UnknownOperationException"
-    assert "/invocations-response-stream" in response["Error"]["Message"]
-
-
 def test_many_callers_at_once_get_each_their_own_answer(aws: Any, endpoint: str) -> None:
     def ask(number: int) -> bool:
         body = json.dumps({"say": f"answer {number}" * (1 + number)})
@@ -225,8 +210,12 @@ def test_metrics_count_invocations_errors_and_microseconds_by_variant(aws: Any, 
     config = aws.sm.describe_endpoint(EndpointName=endpoint)["EndpointConfigName"]
     assert read("Invocations", "Sum") == 4
     assert read("Invocations", "Sum", config=config) == 4
+    assert read("InvocationsPerInstance", "Sum") == 4
     assert read("Invocation4XXErrors", "Sum") == 1
     assert read("Invocation5XXErrors", "Average") == 0.25
+    assert read("InvocationModelErrors", "Average") == 0.5
+    assert read("ConcurrentRequestsPerModel", "Maximum") == 1
     # the container sleeps 20 ms
     assert read("ModelLatency", "Minimum") >= 19_900
     assert read("OverheadLatency", "SampleCount") == 4
+    assert read("OverheadLatency", "Minimum") > 0

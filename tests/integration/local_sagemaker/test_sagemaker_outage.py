@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from botocore.exceptions import EndpointConnectionError
 
+from local.clock import SystemClock
 from local.sagemaker import capture as capture_module
 from local.sagemaker.capture import Capture, Exchange
-from local.sagemaker.metrics import Meter
+from local.sagemaker.metrics import Invocation, Meter
 from local.sagemaker.options import Options
 from local.sagemaker.routes import CaptureRule, Target
 
@@ -80,9 +81,9 @@ def test_counts_wait_until_cloudwatch_is_back() -> None:
     cloudwatch = Away(1)
 
     async def run() -> None:
-        meter = Meter(cloudwatch, options=Options())
+        meter = Meter(cloudwatch, options=Options(), clock=SystemClock())
         for _ in range(2):
-            meter.count(TARGET, status=200, model_s=0.001, total_s=0.002, concurrent=1)
+            meter.count(TARGET, Invocation(status=200, model_s=0.001, total_s=0.002, concurrent=1))
             await meter.flush()
 
     asyncio.run(run())

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local.clock import SystemClock
 from local.sagemaker.capture import Exchange, object_key, record
-from local.sagemaker.metrics import Meter, coarse, metric_data
+from local.sagemaker.metrics import Invocation, Meter, coarse, metric_data
 from local.sagemaker.options import Options
 from local.sagemaker.routes import CaptureRule, Target
 
@@ -88,11 +89,12 @@ def test_a_published_latency_is_within_half_a_percent(value: float) -> None:
 
 
 def test_metric_data_hold_every_invocation_and_fit_the_calls_limits() -> None:
-    meter = Meter(cast("Any", None), options=Options())
+    meter = Meter(cast("Any", None), options=Options(), clock=SystemClock())
     target = Target(endpoint="ep", config="cfg", variant="a", server=cast("Any", None), capture=None)
     for number in range(400):
         status = {0: 0, 1: 400, 2: 503}.get(number, 200)
-        meter.count(target, status=status, model_s=number / 1e6, total_s=number / 1e6 + 5e-6, concurrent=1)
+        model_s = number / 1e6
+        meter.count(target, Invocation(status=status, model_s=model_s, total_s=model_s + 5e-6, concurrent=1))
     data = list(metric_data(meter.take(), AT))
     plain = [datum for datum in data if len(datum["Dimensions"]) == 2]
     fleet = [datum for datum in data if len(datum["Dimensions"]) == 3]
