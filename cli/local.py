@@ -35,12 +35,17 @@ def up(
         float,
         typer.Option(help="How much faster than the machine's the stack's time goes, 1 to 240; 60: a minute a second."),
     ] = 1.0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep what the stack holds: the next up of this folder goes on from there.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, whatever is kept in the folder.")] = False,
     state: State = _STATE,
     root: Root = Path(),
     as_json: JsonFlag = False,
 ) -> None:
     """Start everything, deploy the dev stage and return when it is ready; a stack that is up already is reported."""
-    from local.stack import LocalStack, running_document  # noqa: PLC0415 - boto3 and ONNX load only when it starts
+    from local.documents import running_document  # noqa: PLC0415 - as below
+    from local.stack import LocalStack  # noqa: PLC0415 - boto3 and ONNX load only when it starts
 
     document = running_document(state, root=root)
     if document is None:
@@ -54,6 +59,8 @@ def up(
                 api_port=api_port,
                 scales=scale,
                 pace=pace,
+                keep=keep,
+                fresh=fresh,
             )
             document = stack.bring_up()
     emit(document, as_json=as_json, lines=_lines(document))

@@ -6,6 +6,7 @@ SageMaker and Application Auto Scaling are ours, everything else is ministack.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import logging
 import socket
@@ -16,31 +17,45 @@ import uvicorn
 
 from local import ministack_adapter
 from local.absent import Absent
+from local.alarm_watch import INTERVAL_S as ALARM_LOOK_S
 from local.alarm_watch import AlarmWatch
 from local.autoscaling import create_app as create_autoscaling
-from local.clock import SystemClock
+from local.checkpoints import TAKE_MOMENT, Checkpoints, bring_back
+from local.clock import FILE, SystemClock, look_s
 from local.listener import HOST, AnnouncingServer, bind
 from local.ministack_cloudwatch import CloudWatch
+from local.ministack_memory import Memory
+from local.ministack_roles import FunctionRoles
 from local.page.wiring import create_app as create_page
 from local.resource_types import Target, client, resource_types
 from local.routing import Asgi, Gateway, Service
 from local.sagemaker.app import create_app as create_sagemaker
+from local.sagemaker.options import Options
+from local.scaling_watch import INTERVAL_S as SCALING_LOOK_S
 from local.scaling_watch import ScalingWatch
 from local.settings import DEFAULT_ACCOUNT, DEFAULT_REGION, LocalSettings
+from local.snapshot import Snapshot
 from serving.errors import LocalStackError
 
 _GRACE_S = 5
 
 
 def create_gateway(
-    settings: LocalSettings, *, port: int, valkey_port: int, stage: str, scales: bool = False
-) -> Gateway:
+    settings: LocalSettings,
+    *,
+    port: int,
+    valkey_port: int,
+    stage: str,
+    scales: bool = False,
+    kept: Snapshot | None = None,
+) -> tuple[Gateway, Checkpoints | None]:
     """Wire the services of one gateway; `port` is where it will answer, since services call each other there.
 
-    With `scales`, Application Auto Scaling changes counts; without, it only remembers what is registered.
+    With `scales`, Application Auto Scaling changes counts; without, it only remembers what is registered. With `kept`
+    the services go on from its last moment, if it has one, and the second value takes the next ones.
 
     Raises:
-        LocalStackError: ministack is another version than the pinned one.
+        LocalStackError: ministack is another version than the pinned one, or the moment cannot be brought back.
 
     """
     ministack_adapter.configure(
@@ -52,43 +67,79 @@ def create_gateway(
     )
     target = Target(endpoint_url=settings.s3_endpoint_url, region=settings.region)
     other = Absent(ministack_adapter.application(resource_types(target)), account=settings.account)
-    scaling, clock = create_autoscaling(settings), SystemClock()
+    checkpoints = None if kept is None else _going_on(kept, folder=settings.state_dir)
+    clock = SystemClock.of_stack(settings.state_dir / FILE)
+    pace = clock.stack_time.pace
+    ministack_adapter.keep_time(clock.now, pace=pace)
+    scaling = create_autoscaling(settings, clock=clock)
     services: dict[Service, Asgi] = {
         "other": other,
-        "sagemaker": create_sagemaker(settings, scaled=scaling.holds, clock=clock),
+        "sagemaker": create_sagemaker(settings, options=Options().at_pace(pace), scaled=scaling.holds, clock=clock),
         "application-autoscaling": scaling,
-        "page": create_page(settings, stage=stage, root=Path(), clock=clock),
+        "page": create_page(settings, stage=stage, root=Path(), clock=clock, pace=pace),
     }
-    watch = AlarmWatch(CloudWatch(region=settings.region, account=settings.account), clock=clock)
+    watch = AlarmWatch(
+        CloudWatch(region=settings.region, account=settings.account),
+        clock=clock,
+        interval_s=look_s(ALARM_LOOK_S, pace=pace),
+    )
     scaler = ScalingWatch(
         scaling,
         sagemaker=client("sagemaker", target),
         cloudwatch=client("cloudwatch", target),
         clock=clock,
+        interval_s=look_s(SCALING_LOOK_S, pace=pace),
     )
-    return Gateway(services, tasks=(watch.run, scaler.run) if scales else (watch.run,))
+
+    async def follow() -> None:
+        await clock.follow(settings.state_dir / FILE)
+
+    tasks = [follow, watch.run, *((scaler.run,) if scales else ()), *((checkpoints.run,) if checkpoints else ())]
+    return Gateway(services, tasks=tasks), checkpoints
+
+
+def _going_on(kept: Snapshot, *, folder: Path) -> Checkpoints:
+    memory = Memory()
+    if kept.moment() is not None:
+        bring_back(memory, folder=folder, snapshot=kept)
+    return Checkpoints(memory, folder=folder, snapshot=kept)
 
 
 class _Server(AnnouncingServer):
     """Opens the gateway before the first request and closes it while it still answers."""
 
-    def __init__(self, config: uvicorn.Config, *, gateway: Gateway, port: int) -> None:
+    def __init__(self, config: uvicorn.Config, *, gateway: Gateway, port: int, checkpoints: Checkpoints | None) -> None:
         super().__init__(config, port=port)
         self._gateway = gateway
+        self._checkpoints = checkpoints
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self._gateway.open()
+        if self._checkpoints is not None:
+            asyncio.get_running_loop().add_signal_handler(TAKE_MOMENT, self._checkpoints.ask)
         await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._gateway.close()
+        if self._checkpoints is not None:
+            await self._checkpoints.take()
         await super().shutdown(sockets)
 
 
-def serve(listener: socket.socket, settings: LocalSettings, *, valkey_port: int, stage: str, scales: bool) -> None:
+def serve(
+    listener: socket.socket,
+    settings: LocalSettings,
+    *,
+    valkey_port: int,
+    stage: str,
+    scales: bool,
+    kept: Snapshot | None,
+) -> None:
     """Answer until SIGTERM."""
     port = int(listener.getsockname()[1])
-    gateway = create_gateway(settings, port=port, valkey_port=valkey_port, stage=stage, scales=scales)
+    gateway, checkpoints = create_gateway(
+        settings, port=port, valkey_port=valkey_port, stage=stage, scales=scales, kept=kept
+    )
     config = uvicorn.Config(
         gateway,
         loop="uvloop",
@@ -101,7 +152,7 @@ def serve(listener: socket.socket, settings: LocalSettings, *, valkey_port: int,
         date_header=False,  # ministack sends its own, and two of them stop the SDK for JavaScript
         timeout_graceful_shutdown=_GRACE_S,
     )
-    _Server(config, gateway=gateway, port=port).run(sockets=[listener])
+    _Server(config, gateway=gateway, port=port, checkpoints=checkpoints).run(sockets=[listener])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -113,6 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--stage", default="dev", help="the stage that the page shows")
     parser.add_argument("--region", default=DEFAULT_REGION, help="the region of everything")
     parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
+    parser.add_argument("--kept", type=Path, help="file to go on from and to keep what the services hold in")
     parser.add_argument("--account", default=DEFAULT_ACCOUNT, help="the account of everything")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -131,6 +183,7 @@ def main(argv: list[str] | None = None) -> int:
                 valkey_port=arguments.valkey_port,
                 stage=arguments.stage,
                 scales=arguments.scale,
+                kept=Snapshot(arguments.kept) if arguments.kept is not None else None,
             )
     except LocalStackError as error:
         sys.stderr.write(f"gateway: {error}\n")

@@ -14,36 +14,43 @@ from types import TracebackType
 from typing import Any, Self
 
 import boto3
-import orjson
 
+from local import kept as keeping
 from local import state as states
 from local import valkey
 from local.cdk import command_of
+from local.checkpoints import TAKE_MOMENT
 from local.children import last_line
 from local.clock import begin, checked_pace
 from local.deploy import BYTECODE, Deployment, Progress
-from local.environment import bytecode_environment, clean_environment, stack_environment
+from local.documents import STAGE, document_of, environment_of, samples_of
+from local.environment import bytecode_environment, clean_environment
+from local.inputs import digest_of_inputs
+from local.kept import Kept
 from local.lifecycle import end, refuse_running, take_lock
-from local.listener import HOST
+from local.listener import HOST, refuse_taken, settled_port
 from local.routing import PAGE_PREFIX
+from local.snapshot import WAY_OUT
 from local.state import StackState
 from local.supervisor import START_API
 from local.world_features import fill
 from serving.errors import LocalStackError
 from serving.spec.load import load_project
 
-STAGE = "dev"
 _START_S = 90.0
 _POLL_S = 0.05
-# what a stack leaves in its folder; a new one starts without it
-_LEFTOVERS = ("services", "logs", "cdk.out", "lambdas", "dist", "tmp")
+# what a stack leaves in its folder: a kept one goes on without the first, a new one without either
+_RUN = ("logs", "tmp")
+_STATE = ("services", "cdk.out", "lambdas", "dist", keeping.FOLDER)
+_PORTS = ("gateway", "api", "valkey", "support")
 
 
 class LocalStack:
     """One stack in one state folder; as a context manager it is stopped at the end, whatever happens.
 
     `detached` stacks outlive this process once the API runs; until then, and without it, they end with this process,
-    even if it is killed. `pace`, 1 to 240, is how much faster than the machine's its time goes.
+    even if it is killed. `pace`, 1 to 240, is how much faster than the machine's its time goes. With `keep` what the
+    stack holds outlives it, and the next one in this folder goes on from there unless it shall be `fresh`.
     """
 
     def __init__(
@@ -57,14 +64,19 @@ class LocalStack:
         api_port: int = 0,
         scales: bool = False,
         pace: float = 1.0,
+        keep: bool = False,
+        fresh: bool = False,
     ) -> None:
         self._state_dir = state_dir.resolve()
         self._root = root.resolve()
         self._on_progress = on_progress
         self._detached = detached
-        self._ports = (port, api_port)
+        self._ports = {**dict.fromkeys(_PORTS, 0), "gateway": port, "api": api_port}
         self._scales = scales
         self._pace = checked_pace(pace)
+        self._keep = keep
+        self._fresh = fresh
+        self._kept: Kept | None = None
         self._project = load_project(self._root)
         self._stage = self._project.stage(STAGE)
         self._process: subprocess.Popen[bytes] | None = None
@@ -136,19 +148,25 @@ class LocalStack:
         """
         try:
             self.start_services()
-            self.deploy()
-            self.load_features()
+            inputs = digest_of_inputs(self._root)
+            if self._kept is None or self._kept.inputs != inputs:
+                self.deploy()
+            if self._kept is None or not valkey.holds_keys(self._state().services["valkey"].port):
+                self.load_features()
             self.start_api()
+            if self._keep:
+                self._write_kept(inputs)
         except BaseException:
             self.stop()
             raise
         return document_of(self._state(), state_dir=self._state_dir, root=self._root)
 
     def start_services(self) -> None:
-        """Start gateway, Valkey and the support stand-in.
+        """Start gateway, Valkey and the support stand-in, from what is kept in this folder if anything is.
 
         Raises:
-            LocalStackError: something is missing, a stack runs in this folder already, or a service cannot start.
+            LocalStackError: something is missing, a stack runs in this folder already, what is kept is not whole, or
+                a service cannot start.
 
         """
         command_of(self._root)
@@ -157,9 +175,12 @@ class LocalStack:
         self._state_dir.mkdir(parents=True, exist_ok=True)
         lock = take_lock(self._state_dir)
         try:
+            self._kept = None if self._fresh else keeping.read(self._state_dir)
+            self._keep = self._keep or self._kept is not None
+            self._choose_ports()
             self._clear()
             begin(states.clock_file(self._state_dir), pace=self._pace)
-            self._on_progress("starting services")
+            self._on_progress("starting services" if self._kept is None else "bringing back what was kept")
             self._spawn(lock)
         finally:
             os.close(lock)  # the supervisor's copy holds it while it lives
@@ -225,16 +246,35 @@ class LocalStack:
 
     def _clear(self) -> None:
         states.forget(self._state_dir)
-        for name in _LEFTOVERS:
+        for name in (*_RUN, *(() if self._kept is not None else _STATE)):
             shutil.rmtree(self._state_dir / name, ignore_errors=True)
-        for name in ("logs", "tmp"):
+        for name in _RUN:
             (self._state_dir / name).mkdir()
 
+    def _choose_ports(self) -> None:
+        """A kept stack answers where it did: addresses of queues and functions are part of what it holds."""
+        if self._kept is not None:
+            known = {**dict.fromkeys(_PORTS, 0), **self._kept.ports}
+            refuse_taken(known, asked=self._ports, state_dir=self._state_dir)
+            self._ports = known
+        elif self._keep:
+            self._ports = {name: port or settled_port() for name, port in self._ports.items()}
+
+    def _write_kept(self, inputs: str) -> None:
+        """Have a moment of the complete stack written, then say that there is one to go on from."""
+        self._on_progress("keeping what it holds")
+        snapshot, state = keeping.snapshot_of(self._state_dir), self._state()
+        before = snapshot.moment()
+        os.kill(state.services["gateway"].pid, TAKE_MOMENT)
+        self._wait_for(lambda _: snapshot.moment() != before, what="snapshot")
+        ports = {name: state.services[name].port for name in _PORTS}
+        keeping.write(self._state_dir, Kept(made_by=keeping.made_by(), ports=ports, inputs=inputs))
+
     def _spawn(self, lock: int) -> None:
-        port, api_port = self._ports
         arguments = ["--state", str(self._state_dir), "--root", str(self._root), "--stage", STAGE]
-        arguments += ["--port", str(port), "--api-port", str(api_port), *([] if self._detached else ["--owned"])]
-        arguments += ["--scale"] if self._scales else []
+        arguments += [word for name in _PORTS for word in (f"--{name}-port", str(self._ports[name]))]
+        flags = {"--owned": not self._detached, "--scale": self._scales, "--keep": self._keep}
+        arguments += [flag for flag, given in flags.items() if given]
         with (self._state_dir / "logs" / "supervisor.log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package
                 [sys.executable, "-m", "local.supervisor", *arguments],
@@ -255,13 +295,16 @@ class LocalStack:
         while time.monotonic() < deadline:
             state = states.read(self._state_dir)
             if state is not None and state.failed:
-                raise LocalStackError(state.failed)
+                raise LocalStackError(self._with_way_out(state.failed))
             if state is not None and done(state):
                 return state
             if self._process is not None and self._process.poll() is not None:
                 break
             time.sleep(_POLL_S)
         raise LocalStackError(f"{what}: not ready; see {self._state_dir / 'logs' / 'supervisor.log'}")
+
+    def _with_way_out(self, text: str) -> str:
+        return text if self._kept is None or WAY_OUT in text else f"{text}; {WAY_OUT}"
 
     def _state(self) -> StackState:
         state = states.read(self._state_dir)
@@ -273,47 +316,3 @@ class LocalStack:
 def _api_answers_or_ended(state: StackState) -> bool:
     api = state.services.get("api")
     return api is not None and (api.port > 0 or api.exit_code is not None)
-
-
-def environment_of(state: StackState, *, state_dir: Path, root: Path) -> dict[str, str]:
-    """Give the environment of a running stack."""
-    stage = load_project(root).stage(STAGE)
-    ports = {name: state.services[name].port for name in ("gateway", "valkey", "support")}
-    return stack_environment(
-        stage,
-        gateway_port=ports["gateway"],
-        valkey_port=ports["valkey"],
-        support_port=ports["support"],
-        clock=states.clock_file(state_dir),
-    )
-
-
-def samples_of(root: Path) -> dict[str, dict[str, Any]]:
-    """Give one request of the prediction API a model that has a sample: its route and a body."""
-    samples = {}
-    for name, model in sorted(load_project(root).models.items()):
-        path = root / "models" / name / "samples" / "api.json"
-        if path.is_file():
-            samples[name] = {"route": model.api.route, "body": orjson.loads(path.read_bytes())}
-    return samples
-
-
-def running_document(state_dir: Path, *, root: Path) -> dict[str, object] | None:
-    """Give the document of the stack that is ready in that folder, or None."""
-    state = states.read(state_dir)
-    if state is None or not states.is_alive(state) or not state.ready:
-        return None
-    return document_of(state, state_dir=state_dir, root=root)
-
-
-def document_of(state: StackState, *, state_dir: Path, root: Path) -> dict[str, object]:
-    """Give what `streamhub local up` prints: what a client needs to know of a ready stack."""
-    environment = environment_of(state, state_dir=state_dir, root=root)
-    return {
-        "endpoint_url": environment["AWS_ENDPOINT_URL"],
-        "api_url": f"http://{HOST}:{state.services['api'].port}",
-        "page_url": environment["AWS_ENDPOINT_URL"] + PAGE_PREFIX,
-        "env": environment,
-        "pid": state.pid,
-        "samples": samples_of(root),
-    }

@@ -22,11 +22,13 @@ from local import state as states
 from local import valkey
 from local.children import Child
 from local.environment import clean_environment, stack_environment
+from local.kept import snapshot_path
 from local.listener import free_port
 from serving.errors import LocalStackError
 from serving.spec.load import load_stage
 
 START_API = signal.SIGUSR1
+_PORTS = ("gateway", "api", "valkey", "support")
 _END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _START_S = 60.0
 # the gateway ends model servers, which drain, and Lambda workers
@@ -41,9 +43,9 @@ class Supervisor:
     state_dir: Path
     root: Path
     stage_name: str
-    port: int
-    api_port: int
+    ports: dict[str, int]
     scales: bool = False
+    keeps: bool = False
     children: dict[str, Child] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
     received: queue.SimpleQueue[int] = field(default_factory=queue.SimpleQueue)
@@ -87,28 +89,31 @@ class Supervisor:
         stage = load_stage(self.root, self.stage_name)
         folder = self.state_dir / "services"
         folder.mkdir(parents=True, exist_ok=True)
-        valkey_port = free_port()
-        cache = self._child("valkey", valkey.command(valkey_port, folder), environment=clean_environment({}))
-        support = self._python("support", "local.support_server", environment=clean_environment({}))
+        valkey_port = self.ports["valkey"] or free_port()
+        command = valkey.command(valkey_port, folder, keeps=self.keeps)
+        cache = self._child("valkey", command, environment=clean_environment({}))
+        support_port = ("--port", str(self.ports["support"]))
+        support = self._python("support", "local.support_server", *support_port, environment=clean_environment({}))
         support.wait_announced(timeout_s=_START_S)
         cache.wait_answering(valkey_port, valkey.answers, timeout_s=_START_S)
         ports = {"valkey_port": valkey_port, "support_port": support.port}
         clock = states.clock_file(self.state_dir)
-        environment = stack_environment(stage, gateway_port=self.port, clock=clock, **ports)
-        if self.port == 0:
+        environment = stack_environment(stage, gateway_port=self.ports["gateway"], clock=clock, **ports)
+        if self.ports["gateway"] == 0:
             # not known before it has started; it tells its own children
             del environment["AWS_ENDPOINT_URL"], environment["AWS_ENDPOINT_URL_S3"]
         arguments = (
-            *("--state", str(folder), "--port", str(self.port), "--valkey-port", str(valkey_port)),
+            *("--state", str(folder), "--port", str(self.ports["gateway"]), "--valkey-port", str(valkey_port)),
             *("--stage", stage.name, "--region", stage.region, "--account", stage.account),
             *(("--scale",) if self.scales else ()),
+            *(("--kept", str(snapshot_path(self.state_dir))) if self.keeps else ()),
         )
         gateway = self._python("gateway", "local.gateway", *arguments, environment=clean_environment(environment))
         gateway.wait_announced(timeout_s=_START_S)
         self.environment = clean_environment(stack_environment(stage, gateway_port=gateway.port, clock=clock, **ports))
 
     def _start_api(self) -> None:
-        arguments = ("--port", str(self.api_port))
+        arguments = ("--port", str(self.ports["api"]))
         child = self._python("api", "lambdas.predict.asgi", *arguments, environment=self.environment)
         try:
             child.wait_announced(timeout_s=_START_S)
@@ -155,8 +160,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--state", type=Path, required=True, help="folder of state and logs")
     parser.add_argument("--root", type=Path, required=True, help="the project folder")
     parser.add_argument("--stage", default="dev", help="the stage that will be deployed")
-    parser.add_argument("--port", type=int, default=0, help="port of the gateway, 0 for a free one")
-    parser.add_argument("--api-port", type=int, default=0, help="port of the prediction API, 0 for a free one")
+    for name in _PORTS:
+        parser.add_argument(f"--{name}-port", type=int, default=0, help=f"port of {name}, 0 for a free one")
+    parser.add_argument("--keep", action="store_true", help="go on from what is kept in the folder, and keep it")
     parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
     parser.add_argument(
         "--owned", action="store_true", help="end when standard input closes; without it only until the API runs"
@@ -167,9 +173,9 @@ def main(argv: list[str] | None = None) -> int:
         state_dir=arguments.state.resolve(),
         root=arguments.root.resolve(),
         stage_name=arguments.stage,
-        port=arguments.port,
-        api_port=arguments.api_port,
+        ports={name: getattr(arguments, f"{name}_port") for name in _PORTS},
         scales=arguments.scale,
+        keeps=arguments.keep,
     )
     _end_with_owner(lambda: arguments.owned or not supervisor.complete)
     return supervisor.run()

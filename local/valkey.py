@@ -28,13 +28,13 @@ def binary() -> Path:
         raise LocalStackError(f"Valkey: got no server for this machine ({error}); {_FIX}") from error
 
 
-def command(port: int, folder: Path) -> list[str]:
-    """Give the command line of a server on a loopback port, without persistence; it works in `folder`."""
+def command(port: int, folder: Path, *, keeps: bool = False) -> list[str]:
+    """Give the command line of a server on a loopback port; it works in `folder`, and `keeps` its content there."""
     settings = {
         "bind": "127.0.0.1",
         "port": str(port),
         "save": "",
-        "appendonly": "no",
+        "appendonly": "yes" if keeps else "no",
         "daemonize": "no",
         "dir": str(folder),
         "protected-mode": "yes",
@@ -48,5 +48,15 @@ def answers(port: int, *, timeout_s: float = 0.2) -> bool:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
             connection.sendall(b"PING\r\n")
             return connection.recv(7).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+def holds_keys(port: int, *, timeout_s: float = 2.0) -> bool:
+    """Say whether the Valkey on that loopback port holds anything; False also where none answers."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            connection.sendall(b"DBSIZE\r\n")
+            return connection.recv(64).rstrip() not in {b"", b":0"}
     except OSError:
         return False

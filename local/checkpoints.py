@@ -1,0 +1,106 @@
+"""Moments of a kept stack: taken every few seconds, on request and at the end; the last one comes back at the start.
+
+A moment is all of AWS at once: what ministack holds, and the files of our own services. A stack that is killed goes
+on from its last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from local.clock import FILE as CLOCK
+from local.snapshot import Snapshot
+from serving.errors import LocalStackError
+
+TAKE_MOMENT = signal.SIGUSR1
+"""Asks the gateway of a kept stack to write what it holds now."""
+
+INTERVAL_S = 10.0
+FILE = "snapshot.sqlite"
+_OURS = "ours/"
+_NOT_OURS = frozenset({CLOCK})  # the stack's time does not go back with it
+_log = logging.getLogger(__name__)
+
+
+class Held(Protocol):
+    """What one process holds in memory."""
+
+    def changes(self) -> bool:
+        """Say whether something is half done that cannot be continued."""
+
+    def capture(self) -> tuple[dict[str, str], dict[str, bytes]]:
+        """Give documents by name, and the bytes that they name by digest."""
+
+    def restore(self, documents: Mapping[str, str], blobs: Mapping[str, bytes]) -> None:
+        """Put them back."""
+
+
+def bring_back(held: Held, *, folder: Path, snapshot: Snapshot) -> None:
+    """Put the last moment into memory and into the files of `folder`.
+
+    Raises:
+        LocalStackError: it is damaged, or was never taken.
+
+    """
+    documents, blobs = snapshot.read()
+    ours = {name.removeprefix(_OURS): text for name, text in documents.items() if name.startswith(_OURS)}
+    for file in _files(folder):
+        if file.name not in ours:
+            file.unlink()  # younger than the moment
+    for name, text in ours.items():
+        scratch = folder / f"{name}.tmp"
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(folder / name)
+    held.restore({name: text for name, text in documents.items() if not name.startswith(_OURS)}, blobs)
+
+
+class Checkpoints:
+    """Takes moments of what is held in memory and of the JSON files in `folder`."""
+
+    def __init__(self, held: Held, *, folder: Path, snapshot: Snapshot) -> None:
+        self._held = held
+        self._folder = folder
+        self._snapshot = snapshot
+        self._asked = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    def ask(self) -> None:
+        """Have a moment taken now."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Take moments until cancelled; one that fails is logged, and the next one is tried."""
+        while True:
+            try:
+                await self.take()
+            except (LocalStackError, RuntimeError):  # a thread of ministack's changed what was being read
+                _log.exception("no moment of the stack could be kept")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), INTERVAL_S)
+            self._asked.clear()
+
+    async def take(self) -> bool:
+        """Take one, unless something is half done; say whether it was taken.
+
+        Raises:
+            LocalStackError: it cannot be written.
+
+        """
+        async with self._writing:
+            if self._held.changes():
+                return False
+            documents, blobs = self._held.capture()
+            ours = {f"{_OURS}{file.name}": file.read_text(encoding="utf-8") for file in _files(self._folder)}
+            await asyncio.to_thread(self._snapshot.write, documents | ours, blobs, at_s=time.time())
+        return True
+
+
+def _files(folder: Path) -> list[Path]:
+    return [file for file in folder.glob("*.json") if file.name not in _NOT_OURS]
