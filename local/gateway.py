@@ -20,13 +20,17 @@ from local.absent import Absent
 from local.alarm_watch import INTERVAL_S as ALARM_LOOK_S
 from local.alarm_watch import AlarmWatch
 from local.autoscaling import create_app as create_autoscaling
+from local.cache_fault import CacheFault
 from local.checkpoints import TAKE_MOMENT, Checkpoints, bring_back
 from local.clock import FILE, SystemClock, look_s
+from local.fault_gate import FaultGate
+from local.faults import Faults
 from local.listener import HOST, AnnouncingServer, bind
 from local.ministack_cloudwatch import CloudWatch
 from local.ministack_memory import Memory
 from local.ministack_roles import FunctionRoles
 from local.page.wiring import create_app as create_page
+from local.permissions.gate import Gate
 from local.resource_types import Target, client, resource_types
 from local.routing import Asgi, Gateway, Service
 from local.sagemaker.app import create_app as create_sagemaker
@@ -46,6 +50,7 @@ def create_gateway(
     port: int,
     valkey_port: int,
     stage: str,
+    valkey_pid: int | None = None,
     scales: bool = False,
     kept: Snapshot | None = None,
 ) -> tuple[Gateway, Checkpoints | None]:
@@ -72,10 +77,12 @@ def create_gateway(
     pace = clock.stack_time.pace
     ministack_adapter.keep_time(clock.now, pace=pace)
     scaling = create_autoscaling(settings, clock=clock)
+    sagemaker = create_sagemaker(settings, options=Options().at_pace(pace), scaled=scaling.holds, clock=clock)
+    roles, faults = FunctionRoles(), Faults(settings.state_dir)
     services: dict[Service, Asgi] = {
-        "other": other,
-        "sagemaker": create_sagemaker(settings, options=Options().at_pace(pace), scaled=scaling.holds, clock=clock),
-        "application-autoscaling": scaling,
+        "other": Gate(FaultGate(other, faults), roles),
+        "sagemaker": Gate(sagemaker, roles),
+        "application-autoscaling": Gate(scaling, roles),
         "page": create_page(settings, stage=stage, root=Path(), clock=clock, pace=pace),
     }
     watch = AlarmWatch(
@@ -95,6 +102,8 @@ def create_gateway(
         await clock.follow(settings.state_dir / FILE)
 
     tasks = [follow, watch.run, *((scaler.run,) if scales else ()), *((checkpoints.run,) if checkpoints else ())]
+    if valkey_pid is not None:
+        tasks.append(CacheFault(faults, valkey_pid).run)
     return Gateway(services, tasks=tasks), checkpoints
 
 
@@ -132,13 +141,20 @@ def serve(
     *,
     valkey_port: int,
     stage: str,
+    valkey_pid: int | None,
     scales: bool,
     kept: Snapshot | None,
 ) -> None:
     """Answer until SIGTERM."""
     port = int(listener.getsockname()[1])
     gateway, checkpoints = create_gateway(
-        settings, port=port, valkey_port=valkey_port, stage=stage, scales=scales, kept=kept
+        settings,
+        port=port,
+        valkey_port=valkey_port,
+        stage=stage,
+        valkey_pid=valkey_pid,
+        scales=scales,
+        kept=kept,
     )
     config = uvicorn.Config(
         gateway,
@@ -161,6 +177,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--state", type=Path, required=True, help="folder for what the services keep")
     parser.add_argument("--port", type=int, default=0, help="loopback port, 0 for a free one")
     parser.add_argument("--valkey-port", type=int, required=True, help="where the feature cache answers")
+    parser.add_argument("--valkey-pid", type=int, help="its process, which the fault `cache` stops")
     parser.add_argument("--stage", default="dev", help="the stage that the page shows")
     parser.add_argument("--region", default=DEFAULT_REGION, help="the region of everything")
     parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
@@ -182,6 +199,7 @@ def main(argv: list[str] | None = None) -> int:
                 settings,
                 valkey_port=arguments.valkey_port,
                 stage=arguments.stage,
+                valkey_pid=arguments.valkey_pid,
                 scales=arguments.scale,
                 kept=Snapshot(arguments.kept) if arguments.kept is not None else None,
             )

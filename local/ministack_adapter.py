@@ -1,6 +1,7 @@
 """What we know of ministack: its private hooks, how it is told its settings, and what it gets wrong.
 
-Its CloudWatch is in `ministack_cloudwatch`, its memory in `ministack_memory`.
+Its CloudWatch is in `ministack_cloudwatch`, its memory in `ministack_memory`, functions and their roles in
+`ministack_roles`.
 
 ministack is pinned exactly; tests/unit/local/test_adapter_contract.py fails when one of these hooks moves.
 """
@@ -17,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from local import ministack_cloudwatch
+from local import ministack_cloudwatch, ministack_roles
 from local.clock import look_s
 from local.template_types import ResourceType
 from serving.errors import LocalStackError
@@ -39,11 +40,12 @@ HOOKS: dict[str, tuple[str, ...]] = {
     _PROVISIONERS: ("_RESOURCE_HANDLERS", "_REPLACING_PROPERTIES"),
     _STACKS: ("_runs_on_worker_thread",),
     **ministack_cloudwatch.HOOKS,
+    **ministack_roles.HOOKS,
     _CLOUDWATCH: (*ministack_cloudwatch.HOOKS[_CLOUDWATCH], "time"),
     _EVENTS: ("_put_events", "time", "_SCHEDULER_TICK_INTERVAL"),
     _SCHEDULER: ("time", "_SCHEDULE_TICK_INTERVAL"),
 }
-"""Every name of ministack that this module and `ministack_cloudwatch` touch."""
+"""Every name of ministack that this module, `ministack_cloudwatch` and `ministack_roles` touch."""
 
 
 def configure(*, port: int, valkey_port: int, region: str, account: str, state_dir: Path) -> None:

@@ -13,9 +13,10 @@ import orjson
 from botocore.loaders import Loader
 from botocore.model import OperationModel, ServiceModel
 
-from local.aws_json import Scope
+from local.aws_json import Scope, header
 
 _CREDENTIAL: Final = re.compile(r"Credential=([^/,\s]+)/\d{8}/([^/]+)/([^/]+)/aws4_request")
+_PRESIGNED: Final = b"X-Amz-Credential"
 _FORM: Final = "application/x-www-form-urlencoded"
 _REST: Final[Mapping[str, str]] = {
     "s3": "s3",
@@ -55,10 +56,12 @@ class Operation:
     parameters: Mapping[str, Any]
 
 
-def signature_of(request: Request) -> Signature | None:
-    """Give who signed it, by header or by a presigned address; None for nobody."""
-    credential = request.query.get("X-Amz-Credential")
-    signed = f"Credential={credential}" if credential is not None else request.headers.get("authorization", "")
+def signature_of(scope: Scope) -> Signature | None:
+    """Give who signed a request, by header or by a presigned address; None for nobody."""
+    signed = header(scope, b"authorization") or ""
+    if _PRESIGNED in (query := scope.get("query_string", b"")):
+        presigned = dict(parse_qsl(query.decode("latin-1"))).get(_PRESIGNED.decode())
+        signed = f"Credential={presigned}" if presigned is not None else signed
     found = _CREDENTIAL.search(signed)
     return Signature(*found.groups()) if found is not None else None
 

@@ -103,7 +103,8 @@ class Supervisor:
             # not known before it has started; it tells its own children
             del environment["AWS_ENDPOINT_URL"], environment["AWS_ENDPOINT_URL_S3"]
         arguments = (
-            *("--state", str(folder), "--port", str(self.ports["gateway"]), "--valkey-port", str(valkey_port)),
+            *("--state", str(folder), "--port", str(self.ports["gateway"])),
+            *("--valkey-port", str(valkey_port), "--valkey-pid", str(cache.pid)),
             *("--stage", stage.name, "--region", stage.region, "--account", stage.account),
             *(("--scale",) if self.scales else ()),
             *(("--kept", str(snapshot_path(self.state_dir))) if self.keeps else ()),
