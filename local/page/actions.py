@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from local.faults import KINDS, Fault, Faults, make
+from local.faults import EVERY, KINDS, Fault, Faults, make
 from local.page.document import FaultInForce, FaultKind, short
 from local.page.traffic import Burst, Sender
 from serving.errors import LocalStackError
@@ -94,14 +94,25 @@ def fault_of(body: bytes) -> Fault:
 
 def in_force(fault: Fault) -> FaultInForce:
     """Give a fault as the page shows it: what it meets and how."""
-    values = {name: getattr(fault, name) for name in KINDS[fault.kind].options}
-    said = [f"{name.replace('_', ' ')} {value}" for name, value in values.items() if value not in {"", 0}]
-    return FaultInForce(name=short(fault.name), kind=fault.kind, text=short(", ".join(said)))
+    said = (_said(name, getattr(fault, name)) for name in KINDS[fault.kind].options)
+    return FaultInForce(name=short(fault.name), kind=fault.kind, text=short(", ".join(text for text in said if text)))
 
 
 def kinds() -> list[FaultKind]:
     """Give every fault that can be asked for."""
     return [FaultKind(kind=kind, does=found.does, takes=found.options) for kind, found in KINDS.items()]
+
+
+def _said(name: str, value: object) -> str:
+    if value == EVERY:
+        return f"every {name}"
+    if name == "share":
+        return f"{value:.0%} of calls"
+    if name == "delay_ms":
+        return f"{value:g} ms more"
+    if name == "count":
+        return f"{value} calls left" if value else ""
+    return f"{name} {value}" if value else ""
 
 
 def _wrong(name: str, value: object) -> str:

@@ -22,15 +22,13 @@ function card(found, state) {
 }
 
 function features(found, name) {
-  const heads = [["Feature"], ["", "bar"], ["Size", "number"], ["Level"], ["Missing", "number"], ["Unseen", "number"]];
+  const heads = [["Feature", "gauge"], ["Size", "number"], ["Level"], ["Missing", "number"], ["Unseen", "number"]];
   const rows = found.features.map((feature) => [
-    feature.name,
-    thresholdBar(feature.size, found.warn_size, found.alarm_size),
+    [feature.name, thresholdBar(feature.size, found.warn_size, found.alarm_size)],
     feature.size.toFixed(3).replace("-", "−"),
     badge(feature.level, undefined, feature.drifted ? "Drifted" : undefined),
     percent(feature.missing_share, 1),
     percent(feature.unseen_share, 1),
   ]);
-  heads[1] = [h("span", { class: "unseen" }, "Size as a bar"), "bar"];
   return table(`Features of ${name}: stability index above chance; warning at ${count(found.warn_size)} (dashed), alarm at ${count(found.alarm_size)} (solid)`, heads, rows);
 }

@@ -30,10 +30,14 @@ export function latencyPlot({ label, series, limit, from, to, width, tick }) {
 /** An estimate between its bounds, look by look. Looks: {at, estimate, lower, upper}; `wanted` is a line to be above. */
 export function boundPlot({ label, looks, wanted, width, tick }) {
   const points = looks.map((look) => ({ ...look, time: Date.parse(look.at) }));
-  const spread = [0, wanted, ...points.flatMap((point) => [point.estimate, clip(point.lower), clip(point.upper)])];
+  // early bounds are so wide that nothing else would be seen: the axis fits the newest ones, wider ones are cut
+  const newest = points.at(-1);
+  const reach = 1.5 * (newest.upper - newest.lower);
+  const spread = [0, wanted, newest.lower - reach, newest.upper + reach];
   const low = Math.min(...spread);
   const high = Math.max(...spread);
-  const margin = (high - low) * 0.08 || 0.01;
+  const margin = (high - low) * 0.04 || 0.01;
+  const clip = (value) => Math.max(low - margin, Math.min(high + margin, value));
   const from = points[0].time;
   const to = Math.max(points.at(-1).time, from + 1000);
   const x = scale(from, to, LEFT, width - RIGHT);
@@ -47,7 +51,7 @@ export function boundPlot({ label, looks, wanted, width, tick }) {
     s("line", { class: "zero", x1: LEFT, x2: width - RIGHT, y1: y(0), y2: y(0) }),
     s("line", { class: "limit", x1: LEFT, x2: width - RIGHT, y1: y(wanted), y2: y(wanted) }),
     s("text", { class: "limit-label", x: width - RIGHT, y: y(wanted) - 4, "text-anchor": "end" }, "wanted"),
-    curve({ style: "a", points: points.map((point) => [point.time, point.estimate]) }, x, y),
+    curve({ style: "a", points: points.map((point) => [point.time, clip(point.estimate)]) }, x, y),
   ]);
 }
 
@@ -55,7 +59,7 @@ export function boundPlot({ label, looks, wanted, width, tick }) {
 export function thresholdBar(value, warn, alarm) {
   const width = 120;
   const x = scale(0, Math.max(alarm * 1.6, value), 0, width);
-  return s("svg", { class: "threshold", viewBox: `0 0 ${width} 16`, "aria-hidden": "true", focusable: "false" },
+  return s("svg", { class: "threshold", viewBox: `0 0 ${width} 16`, preserveAspectRatio: "xMinYMid meet", "aria-hidden": "true", focusable: "false" },
     s("rect", { class: "rail", x: 0, y: 6, width, height: 4, rx: 2 }),
     s("rect", { class: value >= alarm ? "bad" : value >= warn ? "warn" : "good", x: 0, y: 4, width: Math.max(1, x(Math.max(0, value))), height: 8, rx: 2 }),
     s("line", { class: "mark", x1: x(warn), x2: x(warn), y1: 1, y2: 15, "stroke-dasharray": "2 2" }),
@@ -66,8 +70,6 @@ export function thresholdBar(value, warn, alarm) {
 export const legend = (entries) => h("ul", { class: "legend" }, entries.map(([style, text]) =>
   h("li", {}, s("svg", { viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true", focusable: "false" },
     style === "band" ? s("rect", { class: "band", x: 0, y: 1, width: 26, height: 8 }) : s("line", { class: `line ${style}`, x1: 0, x2: 26, y1: 5, y2: 5 })), text)));
-
-const clip = (value) => Math.max(-1, Math.min(3, value));
 
 const scale = (from, to, low, high) => (value) => low + ((value - from) / (to - from || 1)) * (high - low);
 

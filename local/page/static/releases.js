@@ -61,7 +61,7 @@ function bound(release, state, width) {
     h("p", { class: "figure-title" }, `Uplift ${signed(newest.estimate)}, surely between ${signed(newest.lower)} and ${signed(newest.upper)}`),
     boundPlot({ label, looks: release.looks, wanted: release.min_uplift, width, tick: clock }),
     h("figcaption", {}, legend([["a", "estimate"], ["band", "surely within"]]),
-      h("p", { class: "quiet" }, "Looks at each move, and while somebody had this page open. Each stage starts its evidence anew.")),
+      h("p", { class: "quiet" }, "Looks at each move, and while somebody had this page open; wider bounds are cut at the edge. Each stage starts its evidence anew.")),
     details(`looks ${release.model}`, "The numbers of this plot", table(`Newest looks of the release of ${release.model}`, heads, rows)));
 }
 

@@ -13,11 +13,11 @@ export function ms(value) {
   return value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }
 
-export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}\u00a0%`;
 
 export function signed(share) {
   const text = (100 * share).toFixed(1);
-  return `${share > 0 ? "+" : ""}${text.replace("-", "−")} %`;
+  return `${share > 0 ? "+" : ""}${text.replace("-", "−")}\u00a0%`;
 }
 
 export const count = (value) => value.toLocaleString("en");
