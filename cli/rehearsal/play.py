@@ -1,0 +1,292 @@
+"""A release, played: the product's controller, weights and drift over drawn traffic, on a clock that is moved by hand.
+
+Real are the controller with its record, gates and commands' rules, the adapter of SageMaker's weights, the control
+plane's state machine, the assignment of units, drift and the alarms' rules. Drawn are requests, clicks, latencies and
+inputs. Nothing waits: a week is two thousand ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+
+import orjson
+
+from cli.rehearsal.drift import DriftPlay
+from cli.rehearsal.records import EvidenceCounters, Records
+from cli.rehearsal.scenario import CONTROL, SCENARIOS
+from cli.rehearsal.score import Checkpoint, Hour, Settings, gates_of
+from cli.rehearsal.traffic import Audience, Requests
+from lambdas.release.controller import Controller, Step
+from local.alarms import evaluate
+from local.cloudwatch.samples import Sample
+from local.manual_endpoint import ManualEndpoint, Surroundings
+from local.sagemaker.plan import plan_of
+from serving.aws.endpoints import SageMakerEndpointControl
+from serving.aws.traffic import traffic_of
+from serving.errors import ReleaseError
+from serving.release.policy import policy_for
+from serving.release.state import ReleaseRecord
+from serving.spec import SLOTS, ModelSpec, Slot, StageSpec, endpoint_name
+from serving.spec.stage import SlotVersions, StageModel
+from serving.telemetry.baseline import Baseline
+
+BEGINS: Final = datetime(2026, 1, 5, tzinfo=UTC)
+"""A Monday; the day itself means nothing."""
+
+CHALLENGER: Final[Slot] = "b"
+TICK_S: Final = 300.0
+"""How often the stage's schedule ticks a release."""
+
+CANARY: Final = plan_of(
+    {
+        "BlueGreenUpdatePolicy": {
+            "TrafficRoutingConfiguration": {
+                "Type": "CANARY",
+                "WaitIntervalInSeconds": 900,
+                "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10},
+            },
+        },
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "deploy-errors"}]},
+    },
+    instances=10,
+    variants=2,
+)
+"""How the fault `deployment` deploys."""
+
+ACTOR: Final = "rehearsal"
+_HOUR_S: Final = 3_600.0
+_DAY_S: Final = 86_400.0
+
+
+def stage_with(stage: StageSpec, model: str, version: str) -> StageSpec:
+    """Give the stage as if its slot b held that version."""
+    held = stage.models[model]
+    return replace(
+        stage, models={**stage.models, model: replace(held, versions=SlotVersions(a=held.versions.a, b=version))}
+    )
+
+
+class Play:
+    """One rehearsal under way; `settings`, specs and baseline fix all that happens."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        model: ModelSpec,
+        stage: StageSpec,
+        baseline: Baseline,
+        start: Checkpoint | None = None,
+    ) -> None:
+        """Begin, or go on from a checkpoint.
+
+        Raises:
+            ReleaseError: the stage's slot a holds that version already.
+
+        """
+        self._settings = settings
+        self._model = model
+        self._scenario = SCENARIOS[settings.scenario]
+        self._policy = policy_for(model.release)
+        self._interval = start.interval if start is not None else 0
+        self._audience = Audience(settings.seed)
+        self._requests = Requests(settings.seed, peak_qps=settings.peak_qps, p99_budget_ms=model.slo.p99_ms)
+        self._records = Records.of(start.entries if start is not None else ())
+        self._evidence = EvidenceCounters(readable=lambda: not self._suffers("evidence"))
+        self._endpoint = self._endpoint_of(stage, start)
+        self._drift = DriftPlay(
+            seed=settings.seed,
+            model=model,
+            baseline=baseline,
+            slot=CHALLENGER,
+            version=settings.version,
+            reports=list(start.reports) if start is not None else [],
+            alarm=start.drift_alarm if start is not None else "INSUFFICIENT_DATA",
+        )
+        self._hours = list(start.hours) if start is not None else []
+        self._notes = list(start.notes) if start is not None else []
+        control = cast("Any", self._endpoint)  # it answers as boto3's clients do
+        self._controller = Controller(
+            stage=stage_with(stage, model.name, settings.version),
+            models={model.name: model},
+            store=self._records,
+            evidence=self._evidence,
+            endpoints=SageMakerEndpointControl(control, control),
+            audit=self._records,
+            clock=lambda: self._now - (timedelta(days=1) if self._suffers("clock") else timedelta()),
+        )
+        if start is not None:
+            self._evidence.restore(start.evidence)
+        else:
+            self._controller.start(model.name, version=settings.version, actor=ACTOR)
+
+    def run(self, days: float, *, on_hour: Callable[[Hour], None] = lambda _hour: None) -> Checkpoint:
+        """Play until that many days have passed since the start, and give where it stands then."""
+        while self._interval * TICK_S < days * _DAY_S:
+            before = len(self._hours)
+            self._pass_interval()
+            for hour in self._hours[before:]:
+                on_hour(hour)
+        return self._checkpoint()
+
+    @property
+    def _now(self) -> datetime:
+        return BEGINS + timedelta(seconds=self._interval * TICK_S)
+
+    @property
+    def _day(self) -> float:
+        return self._interval * TICK_S / _DAY_S
+
+    @property
+    def _record(self) -> ReleaseRecord:
+        record = self._records.get(self._model.name)
+        if record is None:
+            raise ReleaseError(f"rehearsal of {self._model.name}: got no record; allowed one that was started")
+        return record
+
+    def _suffers(self, kind: str) -> bool:
+        return any(fault.kind == kind and fault.active(self._day) for fault in self._settings.faults)
+
+    def _pass_interval(self) -> None:
+        """Let requests come, then let all that is due happen in the order in which AWS's own clocks would."""
+        traffic = traffic_of(self._record)
+        self._interval += 1
+        self._requests.count(
+            self._audience,
+            traffic,
+            {one: self._scenario if one == CHALLENGER else CONTROL for one in SLOTS},
+            self._evidence.of(traffic),
+            at=self._now,
+            number=self._interval,
+            seconds=TICK_S,
+        )
+        self._deploy_if_asked()
+        self._tick_endpoint()
+        if not self._suffers("silence"):
+            self._note(self._controller.tick(self._model.name))
+        seconds = self._interval * TICK_S
+        if seconds % self._model.drift.window_s == 0 and self._record.share + self._weight() > 0:
+            begins = self._scenario.drifts_on_day
+            drifted = begins is not None and self._day > begins
+            self._drift.run(self._now, number=int(seconds // self._model.drift.window_s), drifted=drifted)
+        if seconds % _HOUR_S == 0:
+            self._hours.append(self._look())
+
+    def _tick_endpoint(self) -> None:
+        before = self._endpoint.endpoint
+        self._endpoint.tick()
+        after = self._endpoint.endpoint
+        if before.rollout is not None and after.rollout is None:
+            config = before.rollout.fleet.config
+            self._write_down(f"{config}: {'deployed' if after.config == config else 'taken back by its alarm'}")
+
+    def _deploy_if_asked(self) -> None:
+        asked = sum(fault.kind == "deployment" and fault.day <= self._day for fault in self._settings.faults)
+        made = self._endpoint.endpoint.fleets_made - 1
+        if made < asked and self._endpoint.endpoint.status == "InService":
+            self._endpoint.deploy(f"{self._endpoint.endpoint.name}-{made + 2}", CANARY)
+
+    def _endpoint_of(self, stage: StageSpec, start: Checkpoint | None) -> ManualEndpoint:
+        def clock() -> float:
+            return self._now.timestamp()
+
+        if start is not None:
+            found = ManualEndpoint.of_document(orjson.loads(start.endpoint), clock=clock)
+        else:
+            most, least = counts_of(stage.models[self._model.name], self._model)
+            name = endpoint_name(stage.name, self._model.slug)
+            found = ManualEndpoint.serving(name, {"a": (1.0, most), CHALLENGER: (0.0, least)}, clock=clock)
+        found.meets = Surroundings(capacity=lambda: not self._suffers("capacity"), alarmed=self._alarmed)
+        return found
+
+    def _alarmed(self, names: Sequence[str]) -> bool:
+        """Say by the alarm's own rule whether a deployment's errors, one in five, are too many."""
+        now = self._now
+        seen = [Sample.of_value(now.timestamp() - 30, 0.2)]
+        return any(evaluate(deploy_alarm(name), lambda _metric, _since_s: seen, now).state == "ALARM" for name in names)
+
+    def _weight(self) -> float:
+        variants = self._endpoint.endpoint.fleet.variants if self._endpoint.endpoint.fleet is not None else ()
+        total = sum(variant.weight for variant in variants)
+        mine = sum(variant.weight for variant in variants if variant.name == CHALLENGER)
+        return mine / total if total > 0 else 0.0
+
+    def _note(self, step: Step | None) -> None:
+        """Write down what a tick says beside its move; what it says again and again is one note."""
+        said = [*step.notes] if step is not None else []
+        if step is not None and step.decision is not None and step.decision.rule.startswith("would "):
+            said.append(step.decision.rule)
+        for text in said:
+            self._write_down(text)
+
+    def _write_down(self, text: str) -> None:
+        if not any(note.endswith(text) for note in self._notes[-2:]):
+            self._notes.append(f"{self._now:%Y-%m-%d %H:%M} {text}")
+
+    def _look(self) -> Hour:
+        record = self._record
+        evidence = self._evidence.seen(record) if record.live else None
+        gates = gates_of(evidence, self._policy) if evidence is not None else {}
+        numbers = {name: gate.numbers for name, gate in gates.items()}
+        uplift, p99, errors = (numbers.get(name, {}) for name in ("uplift", "p99", "errors"))
+        report = self._drift.reports[-1] if self._drift.reports else None
+        mine = evidence.challenger.total_impressions if evidence is not None else 0
+        return Hour(
+            at=self._now,
+            day=round(self._day, 4),
+            state=record.state.value,
+            share=record.share,
+            weight=round(self._weight(), 4),
+            status=self._endpoint.endpoint.status,
+            impressions=mine + (evidence.control.total_impressions if evidence is not None else 0),
+            challenger_impressions=mine,
+            uplift=uplift.get("uplift"),
+            uplift_lower=uplift.get("lower"),
+            uplift_upper=uplift.get("upper"),
+            p99_ms=p99.get("challenger_p99_ms"),
+            control_p99_ms=p99.get("control_p99_ms"),
+            error_rate=errors.get("rate"),
+            control_error_rate=errors.get("control_rate"),
+            drift_score=report.max_score if report is not None else None,
+            drift_alarm=self._drift.alarm,
+        )
+
+    def _checkpoint(self) -> Checkpoint:
+        entries = self._records.history(self._model.name, limit=len(self._records.entries))
+        return Checkpoint(
+            settings=self._settings,
+            interval=self._interval,
+            entries=tuple(reversed(entries)),
+            evidence=self._evidence.kept(),
+            endpoint=orjson.dumps(self._endpoint.document()).decode(),
+            reports=tuple(self._drift.reports),
+            drift_alarm=self._drift.alarm,
+            hours=tuple(self._hours),
+            notes=tuple(self._notes),
+        )
+
+
+def counts_of(held: StageModel, model: ModelSpec) -> tuple[int, int]:
+    """Give the instances of production at its peak, and those that the other slot waits with."""
+    most = held.max_count if held.max_count is not None else model.hosting.max_count
+    least = held.min_count if held.min_count is not None else model.hosting.min_count
+    return most, least
+
+
+def deploy_alarm(name: str) -> dict[str, Any]:
+    """Give an alarm on the errors of a deployment: more than one in twenty within a minute."""
+    return {
+        "AlarmName": name,
+        "Namespace": "AWS/SageMaker",
+        "MetricName": "Invocation5XXErrors",
+        "Dimensions": [],
+        "Statistic": "Average",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "Threshold": 0.05,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "TreatMissingData": "notBreaching",
+    }

@@ -1,0 +1,118 @@
+"""What a rehearsal writes down: hour by hour, move by move; and all it needs to go on from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cli.rehearsal.records import KeptEvidence
+from cli.rehearsal.scenario import Fault
+from serving.release.audit import AuditEntry
+from serving.release.gates import GateResult, error_gate, harm_gate, latency_gate, uplift_gate
+from serving.release.policy import ReleasePolicy
+from serving.release.state import ReleaseState
+from serving.spec.codec import converter
+from serving.telemetry.drift import DriftReport
+from serving.telemetry.evidence import StageEvidence
+
+EXIT_CODES = {ReleaseState.PROMOTED: 0, ReleaseState.ROLLED_BACK: 3, ReleaseState.INCONCLUSIVE: 4}
+NO_VERDICT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is played; with the specs and the seed it fixes every number of the record.
+
+    `peak_qps` are requests a second in the busiest hour; a tenth of it come in the quietest.
+    """
+
+    model: str
+    version: str
+    stage: str
+    scenario: str
+    seed: int
+    peak_qps: float
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hour:
+    """One look at everything; rates, shares and uplifts are fractions of 1, None while nothing can be said."""
+
+    at: datetime
+    day: float
+    state: str
+    share: float
+    weight: float
+    status: str
+    impressions: int
+    challenger_impressions: int
+    uplift: float | None
+    uplift_lower: float | None
+    uplift_upper: float | None
+    p99_ms: float | None
+    control_p99_ms: float | None
+    error_rate: float | None
+    control_error_rate: float | None
+    drift_score: float | None
+    drift_alarm: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where a rehearsal stands after `interval` intervals; `endpoint` is JSON."""
+
+    settings: Settings
+    interval: int
+    entries: tuple[AuditEntry, ...]
+    evidence: tuple[KeptEvidence, ...]
+    endpoint: str
+    reports: tuple[DriftReport, ...]
+    drift_alarm: str
+    hours: tuple[Hour, ...]
+    notes: tuple[str, ...]
+
+
+def gates_of(evidence: StageEvidence, policy: ReleasePolicy) -> dict[str, GateResult]:
+    """Give the gates that say how good the challenger is, by name."""
+    found = (gate(evidence, policy) for gate in (uplift_gate, latency_gate, error_gate, harm_gate))
+    return {gate.gate: gate for gate in found}
+
+
+def document_of(end: Checkpoint) -> dict[str, Any]:
+    """Give the JSON document of a rehearsal: the same for the same settings, specs and days, byte for byte."""
+    last = end.entries[-1].record
+    return {
+        "settings": converter().unstructure(end.settings),
+        "end": {
+            "state": last.state.value,
+            "reason": last.reason,
+            "at": last.updated_at.isoformat(),
+            "production": last.production_version,
+            "drift_alarm": end.drift_alarm,
+            "exit_code": exit_code(end),
+        },
+        "moves": [move_of(entry) for entry in end.entries],
+        "notes": list(end.notes),
+        "hours": converter().unstructure(end.hours),
+    }
+
+
+def move_of(entry: AuditEntry) -> dict[str, Any]:
+    """Give one transition of the record, with the numbers of every gate that it rests on."""
+    record, decision = entry.record, entry.decision
+    return {
+        "version": record.version,
+        "at": record.updated_at.isoformat(),
+        "from": entry.before.state.value if entry.before is not None else None,
+        "to": record.state.value,
+        "share": record.share,
+        "rule": decision.rule if decision is not None else record.reason.partition(": ")[0],
+        "gates": converter().unstructure(decision.reasons) if decision is not None else [],
+    }
+
+
+def exit_code(end: Checkpoint) -> int:
+    """Give 0 for promoted, 3 for rolled back, 4 for inconclusive, 5 for no verdict by the last day."""
+    return EXIT_CODES.get(end.entries[-1].record.state, NO_VERDICT)
