@@ -23,6 +23,7 @@ from local.clock import Clock, SystemClock
 from local.faults import Faults
 from local.sagemaker.archives import Archives
 from local.sagemaker.async_plane import AsyncPlane, async_endpoint_of
+from local.sagemaker.backlog import Backlog
 from local.sagemaker.capture import Capture
 from local.sagemaker.components import Components
 from local.sagemaker.containers import Containers
@@ -71,22 +72,17 @@ class SageMakerApp:
             store, provisioner=provisioner, options=options, clock=clock, alarmed=_alarm_states(cloudwatch)
         )
         self._components = Components(store, provisioner=provisioner, clock=clock, options=options)
-        self.queues = Queues(
-            self._fleets.routes, s3=s3, sns=_client(settings, "sns"), clock=clock, region=settings.region
-        )
-        self._asynchronous = AsyncPlane(self._fleets.routes, submit=self.queues.add, settings=settings, clock=clock)
         self._capture = Capture(s3, options=options)
-        sources = (self.queues.metric_data, self._components.metric_data)
-        self.meter = Meter(cloudwatch, options=options, clock=clock, sources=sources)
+        self.meter = Meter(cloudwatch, options=options, clock=clock)
         control = ControlPlane(store, self._fleets, scaled=scaled, clock=clock, bake_pace=options.bake_pace)
         self._control = JsonService("sagemaker", {**control.operations(), **self._components.operations()})
         targets = Targets(
             self._fleets.routes, settings=settings, components=self._components, faults=faults, chance=chance
         )
-        containers = Containers(targets)
+        self.containers = Containers(targets, chance=chance)
         self._runtime = RuntimePlane(
             targets,
-            containers,
+            self.containers,
             settings=settings,
             options=options,
             capture=self._capture,
@@ -94,7 +90,21 @@ class SageMakerApp:
             chance=chance,
             clock=clock,
         )
-        self._streams = StreamPlane(targets, containers, settings=settings, options=options, meter=self.meter)
+        self._streams = StreamPlane(targets, self.containers, settings=settings, options=options, meter=self.meter)
+        self.queues = Queues(
+            self._fleets.routes,
+            backlog=Backlog(settings.state_dir / "async.sqlite"),
+            created=store.created,
+            containers=self.containers,
+            meter=self.meter,
+            s3=s3,
+            sns=_client(settings, "sns"),
+            clock=clock,
+            region=settings.region,
+        )
+        self._asynchronous = AsyncPlane(targets, submit=self.queues.add, created=store.created, clock=clock)
+        for source in (self.queues.metric_data, self._components.metric_data):
+            self.meter.publish_of(source)
 
     async def start(self) -> None:
         """Bring back the endpoints of the stored state; model servers become ready in the background."""
@@ -102,6 +112,7 @@ class SageMakerApp:
         self.meter.start()
         self._fleets.resume()
         self._components.resume()
+        self.queues.resume()
 
     async def stop(self) -> None:
         """End all model servers, then write what is captured and counted."""

@@ -11,13 +11,12 @@ import orjson
 
 from local.aws_json import AwsError, Headers, Receive, Scope, Send, read_body, send_answer
 from local.clock import Clock
-from local.sagemaker.queues import Job, Submit
-from local.sagemaker.routes import Route
-from local.sagemaker.wire import header_map, refuse, validation
-from local.settings import LocalSettings
+from local.sagemaker.backlog import Job
+from local.sagemaker.queues import Created, Submit
+from local.sagemaker.targets import Targets
+from local.sagemaker.wire import DEFAULT_TYPE, PREFIX, header_map, refuse, validation
 
 _PATH = re.compile(r"/endpoints/([^/]+)/async-invocations")
-_PREFIX = "x-amzn-sagemaker-"
 _INLINE_BYTES = 128_000
 """API reference: Body of InvokeEndpointAsync; larger inputs lie in S3."""
 _TTL_S = (60, 21_600, 21_600)
@@ -34,10 +33,10 @@ def async_endpoint_of(path: str) -> str | None:
 class AsyncPlane:
     """Answers InvokeEndpointAsync over the routes that the fleets keep."""
 
-    def __init__(self, routes: Mapping[str, Route], *, submit: Submit, settings: LocalSettings, clock: Clock) -> None:
-        self._routes = routes
+    def __init__(self, targets: Targets, *, submit: Submit, created: Created, clock: Clock) -> None:
+        self._targets = targets
         self._submit = submit
-        self._settings = settings
+        self._created = created
         self._clock = clock
 
     async def serve(self, endpoint: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,10 +46,10 @@ class AsyncPlane:
             if body is None:
                 raise validation(f"Body: got more than {_INLINE_BYTES} bytes; put it into S3 and give InputLocation")
             job = self._job(endpoint, header_map(scope), body)
+            self._submit(job)
         except AwsError as error:
             await refuse(send, error)
             return
-        self._submit(job)
         headers: Headers = [
             (b"content-type", b"application/json"),
             (b"x-amzn-sagemaker-outputlocation", job.output_uri.encode("latin-1")),
@@ -61,33 +60,33 @@ class AsyncPlane:
         await send_answer(send, status=_ACCEPTED, headers=headers, body=answer)
 
     def _job(self, endpoint: str, sent: Mapping[str, str], body: bytes) -> Job:
-        route = self._routes.get(endpoint)
-        if route is None:
-            raise validation(f"Endpoint {endpoint} of account {self._settings.account} not found.")
-        if route.asynchronous is None:
-            raise validation(f"Endpoint {endpoint} is not an asynchronous endpoint; call InvokeEndpoint.")
-        input_uri = sent.get(f"{_PREFIX}inputlocation", "")
+        config = self._targets.asynchronous(endpoint, sent)
+        input_uri = sent.get(f"{PREFIX}inputlocation", "")
         if bool(input_uri) == bool(body):
             raise validation("InputLocation and Body: give exactly one of them")
+        if input_uri and not input_uri.startswith("s3://"):
+            raise validation(f"InputLocation: got {input_uri}; the local SageMaker reads s3:// alone")
         unique = str(uuid.uuid4())
-        output = route.asynchronous["OutputConfig"]
-        name = sent.get(f"{_PREFIX}filename") or f"{unique}.out"
-        extension = sent.get(f"{_PREFIX}s3outputpathextension", "").strip("/")
+        output = config["OutputConfig"]
+        name = sent.get(f"{PREFIX}filename") or f"{unique}.out"
+        extension = sent.get(f"{PREFIX}s3outputpathextension", "").strip("/")
         folder = "/".join(part for part in (output["S3OutputPath"].rstrip("/"), extension) if part)
         failures = output.get("S3FailurePath", "").rstrip("/")
-        headers = {"content-type": sent.get(f"{_PREFIX}content-type", "application/octet-stream")}
-        for there, here in (("accept", "accept"), ("custom-attributes", f"{_PREFIX}custom-attributes")):
-            if f"{_PREFIX}{there}" in sent:
-                headers[here] = sent[f"{_PREFIX}{there}"]
+        headers = {"content-type": sent.get(f"{PREFIX}content-type", DEFAULT_TYPE)}
+        for there, here in (("accept", "accept"), ("custom-attributes", f"{PREFIX}custom-attributes")):
+            if f"{PREFIX}{there}" in sent:
+                headers[here] = sent[f"{PREFIX}{there}"]
         return Job(
+            id=unique,
             endpoint=endpoint,
-            inference_id=sent.get(f"{_PREFIX}inference-id", unique),
+            endpoint_created=self._created(endpoint) or 0.0,
+            inference_id=sent.get(f"{PREFIX}inference-id", unique),
             headers=headers,
             input_uri=input_uri,
             body=None if input_uri else body,
             output_uri=f"{folder}/{name}",
             failure_uri=f"{failures}/{unique}-error.out" if failures else "",
-            config=route.asynchronous,
+            config=config,
             received_s=self._clock.now(),
             ttl_s=_seconds(sent, "requestttlseconds", _TTL_S),
             timeout_s=_seconds(sent, "invocationtimeoutseconds", _TIMEOUT_S),
@@ -96,7 +95,7 @@ class AsyncPlane:
 
 def _seconds(sent: Mapping[str, str], name: str, allowed: tuple[int, int, int]) -> float:
     least, most, default = allowed
-    text = sent.get(f"{_PREFIX}{name}", str(default))
+    text = sent.get(f"{PREFIX}{name}", str(default))
     if not text.isdecimal() or not least <= int(text) <= most:
         raise validation(f"{name}: got {text}; allowed: {least} to {most}")
     return float(text)

@@ -21,8 +21,8 @@ from local.sagemaker.listing import Listing, page
 from local.sagemaker.options import Options
 from local.sagemaker.provisioning import Provisioner
 from local.sagemaker.routes import Target, capture_rule
-from local.sagemaker.servers import ModelServer
 from local.sagemaker.store import Store
+from local.sagemaker.workers import Workers
 from serving.errors import EndpointError
 
 _LISTING = Listing(
@@ -51,7 +51,7 @@ class Components:
         self._provisioner = provisioner
         self._clock = clock
         self._options = options
-        self._servers: dict[str, ModelServer] = {}
+        self._servers: dict[str, Workers] = {}
         self._work: dict[str, asyncio.Task[None]] = {}
         self._refused: Counter[str] = Counter()
 
@@ -92,7 +92,7 @@ class Components:
             endpoint=endpoint,
             config=config["EndpointConfigName"],
             variant=component["VariantName"],
-            server=server,
+            workers=server,
             capture=capture_rule(config.get("DataCaptureConfig")),
             component=name,
             instances=component["copies"],

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from local.aws_json import Json, ValidationError
 from local.sagemaker.deployment import all_variants
+from local.sagemaker.workers import RANDOM, STRATEGIES
 
 
 def refuse_config(config: Json) -> None:
     """Raise ValidationError unless the local SageMaker can host the config."""
-    found = [*_unserved(config), *_names(config), *_shadows(config), *_components(config)]
+    found = [*_unserved(config), *_routing(config), *_names(config), *_shadows(config), *_components(config)]
     if found:
         raise ValidationError("; ".join(found))
 
@@ -30,6 +31,16 @@ def _unserved(config: Json) -> Iterator[str]:
     for variant in all_variants(config):
         if "ServerlessConfig" in variant:
             yield f"variant {variant['VariantName']}: ServerlessConfig is not in the local SageMaker; leave it out"
+
+
+def _routing(config: Json) -> Iterator[str]:
+    for variant in all_variants(config):
+        strategy = variant.get("RoutingConfig", {}).get("RoutingStrategy", RANDOM)
+        if strategy not in STRATEGIES:
+            yield (
+                f"variant {variant['VariantName']}: RoutingStrategy: got {strategy}; the local SageMaker has "
+                f"{', '.join(STRATEGIES)}"
+            )
 
 
 def _names(config: Json) -> Iterator[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
 from local.sagemaker.routes import Target
+from local.sagemaker.servers import ModelServer
 from local.sagemaker.streamed import Stream
 from local.sagemaker.targets import Targets
 from local.sagemaker.upstream import Answer
+from local.sagemaker.wire import SESSION
 from serving.errors import EndpointError
 
 _PATH = "/invocations"
@@ -42,9 +45,10 @@ class Exchange:
 class Containers:
     """Sends requests to the containers behind targets, through the faults that are asked for."""
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, targets: Targets, *, chance: random.Random) -> None:
         self._targets = targets
-        self._in_flight: dict[tuple[str, str], int] = {}
+        self._chance = chance
+        self.in_flight: dict[tuple[str, str], int] = {}
 
     async def ask(self, target: Target, headers: dict[str, str], body: bytes, *, timeout_s: float) -> Exchange:
         """Give the container's answer; one that fails or comes too late is told, not raised."""
@@ -65,7 +69,8 @@ class Containers:
 
         """
         await self._delay(target)
-        async with target.server.stream(_PATH, headers, body) as stream:
+        server = self._server(target, headers)
+        async with server.stream(_PATH, headers, body) as stream:
             yield stream
 
     @contextlib.contextmanager
@@ -73,19 +78,26 @@ class Containers:
         """Give an exchange to fill in while it is under way; its time and its neighbours are counted."""
         key = (target.endpoint, target.component or target.variant)
         exchange = Exchange()
-        exchange.concurrent = self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        exchange.concurrent = self.in_flight[key] = self.in_flight.get(key, 0) + 1
         began = time.perf_counter()
         try:
             yield exchange
         finally:
             exchange.model_s = time.perf_counter() - began
-            self._in_flight[key] -= 1
+            self.in_flight[key] -= 1
 
     async def _post(self, target: Target, headers: dict[str, str], body: bytes) -> Answer:
         await self._delay(target)
         if self._targets.meets(target.endpoint, "error") is not None:
             return Answer(status=500, headers={}, body=_BROKEN)
-        return await target.server.post(_PATH, headers, body)
+        server = self._server(target, headers)
+        answer = await server.post(_PATH, headers, body)
+        target.workers.learn(answer.headers, server)
+        return answer
+
+    def _server(self, target: Target, headers: dict[str, str]) -> ModelServer:
+        session, chance = headers.get(SESSION), self._chance.random()
+        return target.workers.pick(instances=target.instances, session=session, chance=chance)
 
     async def _delay(self, target: Target) -> None:
         slow = self._targets.meets(target.endpoint, "slow")

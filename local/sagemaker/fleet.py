@@ -16,7 +16,6 @@ from local.sagemaker.endpoint import Endpoint, Fleet
 from local.sagemaker.options import Options
 from local.sagemaker.provisioning import Provisioner
 from local.sagemaker.routes import Route, route_of
-from local.sagemaker.servers import ModelServer
 from local.sagemaker.store import Store
 from local.sagemaker.transitions import (
     Alarmed,
@@ -39,6 +38,7 @@ from local.sagemaker.transitions import (
     refuse_in_progress,
     step,
 )
+from local.sagemaker.workers import Workers
 from serving.errors import EndpointError
 
 _MAX_REASON = 1024
@@ -64,7 +64,7 @@ class Fleets:
             rolling_back_s=options.weights_update_s,
             deleting_s=options.deletion_s,
         )
-        self._running: dict[str, dict[int, dict[str, ModelServer]]] = {}
+        self._running: dict[str, dict[int, dict[str, Workers]]] = {}
         self._provisioning: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -212,7 +212,7 @@ class Fleets:
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
 
-    async def _finish(self, work: asyncio.Task[None] | None, servers: list[ModelServer]) -> None:
+    async def _finish(self, work: asyncio.Task[None] | None, servers: list[Workers]) -> None:
         if work is not None:
             await asyncio.wait([work])
         # requests that were sent here a moment ago still arrive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -84,15 +84,8 @@ def coarse(value: float) -> float:
 class Meter:
     """Counts what the data plane did and publishes it every few seconds."""
 
-    def __init__(
-        self,
-        cloudwatch: Any,  # noqa: ANN401 - a boto3 client
-        *,
-        options: Options,
-        clock: Clock,
-        sources: Sequence[Source] = (),
-    ) -> None:
-        self._sources = sources
+    def __init__(self, cloudwatch: Any, *, options: Options, clock: Clock) -> None:  # noqa: ANN401 - a boto3 client
+        self._sources: list[Source] = []
         self._clock = clock
         self._cloudwatch = cloudwatch
         self._options = options
@@ -111,6 +104,10 @@ class Meter:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.flush()
+
+    def publish_of(self, source: Source) -> None:
+        """Publish what a source gives too, each time."""
+        self._sources.append(source)
 
     def count(self, target: Target, invocation: Invocation) -> None:
         """Count one request that was sent to a container."""

@@ -43,6 +43,8 @@ class Options:
     stop_timeout_s: float = 30.0
     """SageMaker kills a container 30 seconds after SIGTERM."""
     parallel_starts: int = 2
+    processes: int = 1
+    """Of each variant; as many of them as it has instances take requests. One serves all of them by default."""
 
     def at_pace(self, pace: float) -> Options:
         """Give what suits a clock so many times as fast.

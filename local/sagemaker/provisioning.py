@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from itertools import chain, islice
 from pathlib import Path
 
 from local.aws_json import Json
@@ -13,6 +14,7 @@ from local.sagemaker.deployment import all_variants
 from local.sagemaker.endpoint import Endpoint
 from local.sagemaker.options import Options
 from local.sagemaker.servers import ModelServer, ModelServers
+from local.sagemaker.workers import RANDOM, Workers
 from serving.errors import EndpointError
 
 
@@ -36,7 +38,7 @@ class Provisioner:
         )
         return grows and self._faults.of(endpoint.name, "capacity") is not None
 
-    async def bring_up(self, deployment: Json, *, wait: bool, endpoint: str = "") -> dict[str, ModelServer]:
+    async def bring_up(self, deployment: Json, *, wait: bool, endpoint: str = "") -> dict[str, Workers]:
         """Give the processes by variant, ready; with `wait` False, maybe not yet ready.
 
         `endpoint` is whose new fleet it is, "" where no fault can meet it.
@@ -47,21 +49,33 @@ class Provisioner:
         """
         if endpoint:
             self._meet_faults(endpoint)
-        held: dict[str, ModelServer] = {}
-        tasks = [
-            asyncio.create_task(self._acquire(deployment, variant, held=held, wait=wait))
+        hosted = [
+            variant
             for variant in all_variants(deployment["config"])
             if variant["VariantName"] in deployment["containers"]
         ]
+        held: list[ModelServer] = []
+        tasks = [
+            asyncio.create_task(self._acquire(deployment, variant, replica, held=held, wait=wait))
+            for variant in hosted
+            for replica in range(self._options.processes)
+        ]
         try:
-            await asyncio.gather(*tasks)
+            servers = iter(await asyncio.gather(*tasks))
         except BaseException:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.release(held.values())
+            for server in held:
+                await self._servers.release(server)
             raise
-        return held
+        return {
+            variant["VariantName"]: Workers(
+                tuple(islice(servers, self._options.processes)),
+                strategy=variant.get("RoutingConfig", {}).get("RoutingStrategy", RANDOM),
+            )
+            for variant in hosted
+        }
 
     def _meet_faults(self, endpoint: str) -> None:
         if self._faults.of(endpoint, "capacity") is not None:
@@ -72,21 +86,26 @@ class Provisioner:
         if self._faults.of(endpoint, "unhealthy") is not None:
             raise EndpointError("The primary container did not pass the ping health check: a fault was asked for")
 
-    async def release(self, servers: Iterable[ModelServer]) -> None:
+    async def release(self, workers: Iterable[Workers]) -> None:
         """Give processes back; one that nobody else uses drains and ends."""
-        for server in servers:
+        for server in chain.from_iterable(each.servers for each in workers):
             await self._servers.release(server)
 
-    async def _acquire(self, deployment: Json, variant: Json, *, held: dict[str, ModelServer], wait: bool) -> None:
+    async def _acquire(
+        self, deployment: Json, variant: Json, replica: int, *, held: list[ModelServer], wait: bool
+    ) -> ModelServer:
         name = variant["VariantName"]
         container = deployment["containers"][name]
         archive = await asyncio.to_thread(self._archive, deployment, name, archive_uri(container))
-        held[name] = await self._servers.acquire(
+        server = await self._servers.acquire(
             archive,
             container.get("Environment", {}),
             timeout_s=variant.get("ContainerStartupHealthCheckTimeoutInSeconds", self._options.startup_timeout_s),
             wait=wait,
+            replica=replica,
         )
+        held.append(server)
+        return server
 
     def _archive(self, deployment: Json, variant: str, uri: str) -> Archive:
         seen = deployment["archives"].get(variant)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -20,60 +20,82 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Json
 from local.clock import Clock
+from local.sagemaker.backlog import Backlog, Job
+from local.sagemaker.containers import Containers
+from local.sagemaker.metrics import Invocation, Meter
 from local.sagemaker.routes import Route
+from local.sagemaker.wire import DEFAULT_TYPE
 from serving.errors import EndpointError
 
 _DEFAULT_CONCURRENT = 4
 """Where MaxConcurrentInvocationsPerInstance is not given SageMaker chooses; this is our choice."""
 _POLL_S = 0.05
-_OK, _MULTIPLE = 200, 300
+_RETRY_S = 1.0
+_SERVER_ERROR = 500
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+Submit = Callable[[Job], None]
+Created = Callable[[str], float | None]
+"""Says when the endpoint of a name was made, None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One accepted request; `body` is None when it lies at `input_uri`."""
+class Result:
+    """What came of a request: a body, or why it failed."""
 
-    endpoint: str
-    inference_id: str
-    headers: Mapping[str, str]
-    input_uri: str
-    body: bytes | None
-    output_uri: str
-    failure_uri: str
-    config: Json
-    received_s: float
-    ttl_s: float
-    timeout_s: float
+    body: bytes = b""
+    content_type: str = ""
+    failed: str = ""
 
 
 class Queues:
-    """What waits and runs, by endpoint."""
+    """What waits and runs, by endpoint; every request is in the backlog's file until its answer is written."""
 
-    def __init__(self, routes: Mapping[str, Route], *, s3: Any, sns: Any, clock: Clock, region: str) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        backlog: Backlog,
+        created: Created,
+        containers: Containers,
+        meter: Meter,
+        s3: Any,  # noqa: ANN401 - a boto3 client, as the next
+        sns: Any,  # noqa: ANN401
+        clock: Clock,
+        region: str,
+    ) -> None:
         self._routes = routes
+        self._backlog = backlog
+        self._created = created
+        self._containers = containers
+        self._meter = meter
         self._s3 = s3
         self._sns = sns
         self._clock = clock
         self._region = region
         self._waiting: dict[str, deque[Job]] = {}
-        self._running: dict[str, set[asyncio.Task[None]]] = {}
+        self._running: dict[str, dict[asyncio.Task[None], Job]] = {}
         self._expired: dict[str, int] = {}
         self._pumps: dict[str, asyncio.Task[None]] = {}
 
+    def resume(self) -> None:
+        """Let what an earlier run left go on waiting."""
+        for job in self._backlog.jobs():
+            self._wait(job)
+
     def add(self, job: Job) -> None:
-        """Let a request wait for an instance."""
-        self._waiting.setdefault(job.endpoint, deque()).append(job)
-        pump = self._pumps.get(job.endpoint)
-        if pump is None or pump.done():
-            self._pumps[job.endpoint] = asyncio.create_task(self._pump(job.endpoint))
+        """Let a request wait for an instance; it is kept when this returns."""
+        self._backlog.add(job)
+        self._wait(job)
 
     async def stop(self) -> None:
-        """Drop what waits, end what runs."""
+        """End what runs; it and what waits is in the backlog."""
         tasks = [*self._pumps.values(), *(task for running in self._running.values() for task in running)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._backlog.close()
 
     def metric_data(self, now: datetime) -> Iterator[Json]:
         """Give the backlog of every asynchronous endpoint, and what expired since the last time."""
@@ -81,8 +103,10 @@ class Queues:
         for endpoint, route in self._routes.items():
             if route.asynchronous is None:
                 continue
-            size = len(self._waiting.get(endpoint, ())) + len(self._running.get(endpoint, ()))
+            waiting = self._waiting.get(endpoint, ())
+            size = len(waiting) + len(self._running.get(endpoint, ()))
             values = {
+                "ApproximateAgeOfOldestRequest": self._clock.now() - waiting[0].received_s if waiting else 0.0,
                 "ApproximateBacklogSize": size,
                 # without an instance the whole backlog is that of one
                 "ApproximateBacklogSizePerInstance": size / max(1, route.instances),
@@ -96,67 +120,92 @@ class Queues:
                     "Dimensions": dimensions,
                     "Timestamp": now,
                     "Value": float(value),
-                    "Unit": "Count",
+                    "Unit": "Seconds" if name == "ApproximateAgeOfOldestRequest" else "Count",
                 }
 
+    def _wait(self, job: Job) -> None:
+        self._waiting.setdefault(job.endpoint, deque()).append(job)
+        pump = self._pumps.get(job.endpoint)
+        if pump is None or pump.done():
+            self._pumps[job.endpoint] = asyncio.create_task(self._pump(job.endpoint))
+
     async def _pump(self, endpoint: str) -> None:
-        waiting, running = self._waiting[endpoint], self._running.setdefault(endpoint, set())
-        while waiting:
-            route = self._routes.get(endpoint)
-            if route is None:
-                waiting.clear()  # the endpoint was deleted, and its queue with it
-                return
+        waiting, running = self._waiting[endpoint], self._running.setdefault(endpoint, {})
+        while waiting or running:
+            self._drop_orphans(endpoint, waiting, running)
             self._expire(endpoint, waiting)
-            while waiting and len(running) < _capacity(route):
-                task = asyncio.create_task(self._run(waiting.popleft(), route))
-                running.add(task)
-                task.add_done_callback(running.discard)
+            # an endpoint that comes back after a restart has no route yet
+            route = self._routes.get(endpoint)
+            while route is not None and waiting and len(running) < _capacity(route):
+                job = waiting.popleft()
+                task = asyncio.create_task(self._run(job, route))
+                running[task] = job
+                task.add_done_callback(running.pop)
             await asyncio.sleep(_POLL_S)
+
+    def _drop_orphans(self, endpoint: str, waiting: deque[Job], running: Mapping[asyncio.Task[None], Job]) -> None:
+        """Forget what was sent to an endpoint that is deleted, also when there is a new one of its name."""
+        created = self._created(endpoint)
+        for job in [job for job in waiting if job.endpoint_created != created]:
+            waiting.remove(job)
+            self._backlog.remove(job)
+        for task, job in running.items():
+            if job.endpoint_created != created:
+                task.cancel()
+                self._backlog.remove(job)
 
     def _expire(self, endpoint: str, waiting: deque[Job]) -> None:
         while waiting and self._clock.now() - waiting[0].received_s > waiting[0].ttl_s:
-            waiting.popleft()
+            self._backlog.remove(waiting.popleft())
             self._expired[endpoint] = self._expired.get(endpoint, 0) + 1
 
     async def _run(self, job: Job, route: Route) -> None:
         try:
-            content_type, answer = await self._answer(job, route)
-        except (EndpointError, TimeoutError, BotoCoreError, ClientError) as error:
-            reason = str(error) or f"ModelError: no answer within {job.timeout_s:g} s"
-            await asyncio.to_thread(self._write, job, reason.encode(), failed=reason)
+            body = job.body if job.body is not None else await patiently(self._read, job.input_uri)
+            target = route.choose(0.0)
+        except (ClientError, EndpointError) as error:
+            await self._finish(job, Result(failed=str(error)))
             return
-        await asyncio.to_thread(self._write, job, answer, content_type=content_type)
+        exchange = await self._containers.ask(target, dict(job.headers), body, timeout_s=job.timeout_s)
+        model_s = exchange.model_s
+        status, concurrent = exchange.answer.status, exchange.concurrent
+        self._meter.count(target, Invocation(status=status, model_s=model_s, total_s=model_s, concurrent=concurrent))
+        if exchange.good:
+            kind = exchange.answer.headers.get("content-type", DEFAULT_TYPE)
+            await self._finish(job, Result(body=exchange.answer.body, content_type=kind))
+        else:
+            said = f"ModelError: status {status}: {exchange.said}"
+            await self._finish(job, Result(failed=said))
 
-    async def _answer(self, job: Job, route: Route) -> tuple[str, bytes]:
-        body = job.body if job.body is not None else await asyncio.to_thread(self._read, job.input_uri)
-        target = route.choose(0.0)
-        async with asyncio.timeout(job.timeout_s):
-            answer = await target.server.post("/invocations", dict(job.headers), body)
-        if not _OK <= answer.status < _MULTIPLE:
-            raise EndpointError(f"ModelError: status {answer.status}: {answer.body.decode('utf-8', 'replace')}")
-        return answer.headers.get("content-type", "application/octet-stream"), answer.body
+    async def _finish(self, job: Job, result: Result) -> None:
+        """Write what came of a request, tell of it, and forget it: in this order, so that a restart loses nothing."""
+        try:
+            await patiently(self._write, job, result)
+            await asyncio.to_thread(self._tell, job, result)
+        except (BotoCoreError, ClientError) as error:
+            _log.warning("answer %s of endpoint %s: %s", job.inference_id, job.endpoint, error)
+        self._backlog.remove(job)
 
     def _read(self, uri: str) -> bytes:
         place = urlsplit(uri)
         body: bytes = self._s3.get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"].read()
         return body
 
-    def _write(self, job: Job, body: bytes, *, content_type: str = "text/plain", failed: str = "") -> None:
-        uri = job.failure_uri if failed else job.output_uri
-        try:
-            if uri:
-                place = urlsplit(uri)
-                self._s3.put_object(
-                    Bucket=place.netloc, Key=place.path.lstrip("/"), Body=body, ContentType=content_type
-                )
-            topics = job.config["OutputConfig"].get("NotificationConfig", {})
-            topic = topics.get("ErrorTopic" if failed else "SuccessTopic")
-            if topic:
-                now = datetime.fromtimestamp(self._clock.now(), UTC)
-                notice = _notice(job, content_type=content_type, failed=failed, region=self._region, now=now)
-                self._sns.publish(TopicArn=topic, Message=orjson.dumps(notice).decode())
-        except (BotoCoreError, ClientError) as error:
-            _log.warning("answer %s of endpoint %s is lost: %s", job.inference_id, job.endpoint, error)
+    def _write(self, job: Job, result: Result) -> None:
+        uri = job.failure_uri if result.failed else job.output_uri
+        if uri:
+            place = urlsplit(uri)
+            body = result.failed.encode() if result.failed else result.body
+            kind = "text/plain" if result.failed else result.content_type
+            self._s3.put_object(Bucket=place.netloc, Key=place.path.lstrip("/"), Body=body, ContentType=kind)
+
+    def _tell(self, job: Job, result: Result) -> None:
+        topics = job.config["OutputConfig"].get("NotificationConfig", {})
+        topic = topics.get("ErrorTopic" if result.failed else "SuccessTopic")
+        if topic:
+            now = datetime.fromtimestamp(self._clock.now(), UTC)
+            message = orjson.dumps(notice(job, result, region=self._region, now=now)).decode()
+            self._sns.publish(TopicArn=topic, Message=message)
 
 
 def _capacity(route: Route) -> int:
@@ -164,13 +213,13 @@ def _capacity(route: Route) -> int:
     return int(client.get("MaxConcurrentInvocationsPerInstance", _DEFAULT_CONCURRENT)) * route.instances
 
 
-def _notice(job: Job, *, content_type: str, failed: str, region: str, now: datetime) -> Json:
+def notice(job: Job, result: Result, *, region: str, now: datetime) -> Json:
     """Give the message of the guide's *Check prediction results*."""
-    notice: Json = {
+    told: Json = {
         "awsRegion": region,
         "eventTime": now.isoformat(timespec="milliseconds"),
         "receivedTime": datetime.fromtimestamp(job.received_s, UTC).isoformat(timespec="milliseconds"),
-        "invocationStatus": "Failed" if failed else "Completed",
+        "invocationStatus": "Failed" if result.failed else "Completed",
         "requestParameters": {
             "contentType": job.headers["content-type"],
             "endpointName": job.endpoint,
@@ -181,9 +230,25 @@ def _notice(job: Job, *, content_type: str, failed: str, region: str, now: datet
         "eventSource": "aws:sagemaker",
         "eventName": "InferenceResult",
     }
-    if failed:
-        return notice | {"failureReason": failed, "responseParameters": {"outputLocation": job.failure_uri}}
-    return notice | {"responseParameters": {"contentType": content_type, "outputLocation": job.output_uri}}
+    if result.failed:
+        return told | {"failureReason": result.failed, "responseParameters": {"outputLocation": job.failure_uri}}
+    return told | {"responseParameters": {"contentType": result.content_type, "outputLocation": job.output_uri}}
 
 
-Submit = Callable[[Job], None]
+async def patiently(call: Callable[..., T], *given: object) -> T:
+    """Call in a thread until S3 is there: no answer and 5xx are tried again, a refusal is raised.
+
+    Raises:
+        ClientError: S3 refuses.
+
+    """
+    while True:
+        try:
+            return await asyncio.to_thread(call, *given)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] < _SERVER_ERROR:
+                raise
+            _log.warning("tried again in %g s: %s", _RETRY_S, error)
+        except BotoCoreError as error:
+            _log.warning("tried again in %g s: %s", _RETRY_S, error)
+        await asyncio.sleep(_RETRY_S)

@@ -10,7 +10,7 @@ from itertools import accumulate
 from local.aws_json import Json
 from local.sagemaker.configs import hosts_components
 from local.sagemaker.endpoint import Endpoint, Fleet
-from local.sagemaker.servers import ModelServer
+from local.sagemaker.workers import Workers
 from serving.errors import EndpointError
 
 
@@ -33,7 +33,7 @@ class Target:
     endpoint: str
     config: str
     variant: str
-    server: ModelServer
+    workers: Workers
     capture: CaptureRule | None
     shadow: Target | None = None
     shadow_share: float = 0.0
@@ -108,7 +108,7 @@ class _Choice:
         return self._targets[min(place, len(self._targets) - 1)]
 
 
-Running = Mapping[int, Mapping[str, ModelServer]]
+Running = Mapping[int, Mapping[str, Workers]]
 """By number of the fleet and name of the variant."""
 
 
@@ -136,7 +136,7 @@ def route_of(endpoint: Endpoint, configs: Mapping[int, Json], running: Running) 
 
 
 def _of_fleet(
-    endpoint: str, fleet: Fleet, share: float, config: Json, servers: Mapping[str, ModelServer]
+    endpoint: str, fleet: Fleet, share: float, config: Json, servers: Mapping[str, Workers]
 ) -> list[Weighted]:
     capture = capture_rule(config.get("DataCaptureConfig"))
     shadow, shadow_share = _shadow(endpoint, config, servers, capture)
@@ -148,7 +148,7 @@ def _of_fleet(
                 endpoint=endpoint,
                 config=fleet.config,
                 variant=variant.name,
-                server=servers[variant.name],
+                workers=servers[variant.name],
                 capture=capture,
                 shadow=shadow,
                 shadow_share=shadow_share,
@@ -163,7 +163,7 @@ def _of_fleet(
 
 
 def _shadow(
-    endpoint: str, config: Json, servers: Mapping[str, ModelServer], capture: CaptureRule | None
+    endpoint: str, config: Json, servers: Mapping[str, Workers], capture: CaptureRule | None
 ) -> tuple[Target | None, float]:
     """Give the one shadow variant and its share: its weight over the production variant's (shadow-tests-create)."""
     shadows = config.get("ShadowProductionVariants", ())
@@ -176,7 +176,7 @@ def _shadow(
         endpoint=endpoint,
         config=config["EndpointConfigName"],
         variant=name,
-        server=servers[name],
+        workers=servers[name],
         capture=capture,
     )
     return target, min(1.0, weight / of) if of > 0 else 0.0

@@ -35,9 +35,9 @@ os.execvp(sys.argv[2], sys.argv[2:])
 _log = logging.getLogger(__name__)
 
 
-def server_key(archive: Archive, environment: Mapping[str, str]) -> str:
-    """Give what makes two variants share a process: the same bytes with the same environment."""
-    document = orjson.dumps([archive.sha256, dict(environment)], option=orjson.OPT_SORT_KEYS)
+def server_key(archive: Archive, environment: Mapping[str, str], replica: int = 0) -> str:
+    """Give what makes two variants share a process: the same bytes with the same environment, and its number."""
+    document = orjson.dumps([archive.sha256, dict(environment), replica], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(document).hexdigest()[:16]
 
 
@@ -50,16 +50,18 @@ def _tied(command: tuple[str, ...]) -> tuple[str, ...]:
 class ModelServer:
     """One process on one archive; it comes back by itself when it dies, later each time."""
 
-    def __init__(self, archive: Archive, environment: Mapping[str, str], *, options: Options, logs: Path) -> None:
+    def __init__(
+        self, archive: Archive, environment: Mapping[str, str], *, options: Options, logs: Path, replica: int = 0
+    ) -> None:
         self._archive = archive
         self._environment = dict(environment)
         self._options = options
-        self._log_file = logs / f"{archive.sha256[:12]}-{server_key(archive, environment)}.log"
+        self._log_file = logs / f"{archive.sha256[:12]}-{server_key(archive, environment, replica)}.log"
         self._process: asyncio.subprocess.Process | None = None
         self._upstream: Upstream | None = None
         self._up = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
-        self._asked = 0
+        self.outstanding = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self.users = 0
@@ -100,26 +102,26 @@ class ModelServer:
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Forward one request, waiting for the process if it is just coming (back)."""
-        self._asked += 1
+        self.outstanding += 1
         self._idle.clear()
         try:
             return await self._post(path, headers, body)
         finally:
-            self._asked -= 1
-            if not self._asked:
+            self.outstanding -= 1
+            if not self.outstanding:
                 self._idle.set()
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Stream]:
         """Forward one request and give its answer as it comes, waiting for the process as `post` does."""
-        self._asked += 1
+        self.outstanding += 1
         self._idle.clear()
         try:
             async with contextlib.AsyncExitStack() as stack:
                 yield await self._stream(stack, path, headers, body)
         finally:
-            self._asked -= 1
-            if not self._asked:
+            self.outstanding -= 1
+            if not self.outstanding:
                 self._idle.set()
 
     async def _post(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
@@ -254,14 +256,17 @@ class ModelServers:
         self._starting = asyncio.Semaphore(options.parallel_starts)
 
     async def acquire(
-        self, archive: Archive, environment: Mapping[str, str], *, timeout_s: float, wait: bool = True
+        self, archive: Archive, environment: Mapping[str, str], *, timeout_s: float, wait: bool = True, replica: int = 0
     ) -> ModelServer:
-        """Give the process of these bytes and this environment, ready; with `wait` False, maybe not yet ready."""
-        key = server_key(archive, environment)
+        """Give the process of these bytes and this environment, ready; with `wait` False, maybe not yet ready.
+
+        `replica` numbers processes of the same kind from 0.
+        """
+        key = server_key(archive, environment, replica)
         async with self._locks.setdefault(key, asyncio.Lock()):
             server = self._servers.get(key)
             if server is None:
-                server = ModelServer(archive, environment, options=self._options, logs=self._logs)
+                server = ModelServer(archive, environment, options=self._options, logs=self._logs, replica=replica)
                 if wait:
                     async with self._starting:
                         await server.start(timeout_s)

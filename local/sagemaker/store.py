@@ -53,6 +53,11 @@ class Store:
         """Give an endpoint, or fail as AWS does."""
         return self._found(self.endpoints, "endpoint", "endpoint", name)
 
+    def created(self, endpoint: str) -> float | None:
+        """Give when an endpoint was made, None if there is none of that name."""
+        found = self.endpoints.get(endpoint)
+        return found.created if found is not None else None
+
     def component(self, name: str) -> Json:
         """Give an inference component, or fail as AWS does."""
         return self._found(self.components, "inference component", "inference-component", name)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from local.aws_json import AwsError
+from local.aws_json import AwsError, Json
 from local.faults import EVERY, Fault, Faults
 from local.sagemaker.routes import Route, Target
 from local.sagemaker.wire import PREFIX, refuse_long, validation
@@ -84,8 +84,8 @@ class Targets:
             raise validation(f"Variant {wanted} not found for Request: endpoint {endpoint} has no such variant.")
         return target
 
-    def asynchronous(self, endpoint: str, sent: Mapping[str, str]) -> Route:
-        """Give the route of an endpoint that is called asynchronously.
+    def asynchronous(self, endpoint: str, sent: Mapping[str, str]) -> Json:
+        """Give the AsyncInferenceConfig of an endpoint that is called asynchronously.
 
         Raises:
             AwsError: it is none.
@@ -94,7 +94,7 @@ class Targets:
         route = self._route(endpoint, sent)
         if route.asynchronous is None:
             raise validation(f"Endpoint {endpoint} is not an asynchronous endpoint; call InvokeEndpoint.")
-        return route
+        return route.asynchronous
 
     def meets(self, endpoint: str, kind: str) -> Fault | None:
         """Give the fault of that kind that this call meets, if any."""

@@ -12,9 +12,12 @@ from local.settings import LocalSettings
 PREFIX = "x-amzn-sagemaker-"
 CUSTOM = f"{PREFIX}custom-attributes"
 DEFAULT_TYPE = "application/octet-stream"
-FORWARDED = ("content-type", "accept", CUSTOM, f"{PREFIX}inference-id", f"{PREFIX}session-id")
+SESSION = f"{PREFIX}session-id"
+FORWARDED = ("content-type", "accept", CUSTOM, f"{PREFIX}inference-id", SESSION)
 """The container sees these and no other header of the caller (guide, *your-algorithms-inference-code*)."""
-RETURNED = (CUSTOM, f"{PREFIX}new-session-id", f"{PREFIX}closed-session-id")
+NEW_SESSION = f"{PREFIX}new-session-id"
+CLOSED_SESSION = f"{PREFIX}closed-session-id"
+RETURNED = (CUSTOM, NEW_SESSION, CLOSED_SESSION)
 """The caller sees these of the container's, beside its Content-Type (API InvokeEndpoint)."""
 _MAX_MESSAGE = 4096
 _FIRST_SERVER_ERROR = 500
@@ -22,7 +25,7 @@ _MOST_CHARACTERS: Mapping[str, int] = {
     "accept": 1024,
     CUSTOM: 1024,
     f"{PREFIX}inference-id": 64,
-    f"{PREFIX}session-id": 256,
+    SESSION: 256,
     f"{PREFIX}target-variant": 63,
     f"{PREFIX}inference-component": 63,
 }

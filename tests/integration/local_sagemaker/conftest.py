@@ -80,15 +80,18 @@ class Aws:
         self.sm.create_model(ModelName=name, PrimaryContainer=container)
         return name
 
-    def config(self, models: dict[str, str], weights: dict[str, float], **more: Any) -> str:
+    def config(
+        self, models: dict[str, str], weights: dict[str, float], *, count: int = 1, routing: str = "", **more: Any
+    ) -> str:
         name = f"c-{uuid.uuid4().hex[:8]}"
         variants = [
             {
                 "VariantName": variant,
                 "ModelName": model,
                 "InstanceType": "ml.m5.large",
-                "InitialInstanceCount": 1,
+                "InitialInstanceCount": count,
                 "InitialVariantWeight": weights[variant],
+                **({"RoutingConfig": {"RoutingStrategy": routing}} if routing else {}),
             }
             for variant, model in models.items()
         ]
@@ -129,6 +132,10 @@ class Aws:
 
     async def _queue_data(self) -> list[dict[str, Any]]:
         return list(self.app.queues.metric_data(datetime.now(UTC)))
+
+    def in_flight(self, endpoint: str) -> int:
+        """Give how many requests an endpoint's containers have now."""
+        return sum(count for (name, _), count in self.app.containers.in_flight.items() if name == endpoint)
 
     def counted(self, endpoint: str) -> dict[str, list[float]]:
         """Give what was counted of an endpoint's variants since the last flush: by metric, each value once."""
@@ -243,9 +250,14 @@ def aws_fixture(start: Callable[..., Any]) -> Iterator[Aws]:
         yield aws
 
 
+@pytest.fixture(scope="module", name="launch")
+def launch_fixture(tmp_path_factory: pytest.TempPathFactory, aws_url: str) -> Callable[..., Any]:
+    """Give a function that serves SageMaker on a state folder of this module."""
+    return partial(sagemaker, tmp_path_factory.mktemp("state"), aws_url)
+
+
 @pytest.fixture(scope="module", name="shared")
-def shared_fixture(tmp_path_factory: pytest.TempPathFactory, aws_url: str) -> Iterator[Aws]:
+def shared_fixture(launch: Callable[..., Any]) -> Iterator[Aws]:
     """Give one running SageMaker to all tests of a module, with time limits of half a second."""
-    options = {"invocation_timeout_s": 0.5, "stream_timeout_s": 0.5}
-    with sagemaker(tmp_path_factory.mktemp("state"), aws_url, **options) as aws:
+    with launch(invocation_timeout_s=0.5, stream_timeout_s=0.5) as aws:
         yield aws

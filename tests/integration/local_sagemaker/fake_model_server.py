@@ -16,7 +16,7 @@ from typing import Any
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers `{"answer": name, …}`, or what the body asks for: status, sleep_s, die, say, give, parts, raw."""
+    """Answers `{"answer": name, …}`, or what the body asks for: status, sleep_s, until, die, say, give, parts, raw."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -28,6 +28,8 @@ class Handler(BaseHTTPRequestHandler):
         if wish.get("die"):
             os._exit(3)
         time.sleep(wish.get("sleep_s", 0))
+        while "until" in wish and not Path(wish["until"]).exists():
+            time.sleep(0.01)
         document = {
             "answer": self.model["name"],
             "size": len(raw),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from botocore.exceptions import ClientError
 from local.component_type import component_type
 from serving.errors import LocalStackError
 
+JSON = "application/json"
 CAPTURE = {
     "EnableCapture": True,
     "InitialSamplingPercentage": 100,
@@ -189,6 +191,42 @@ def test_an_endpoint_without_instances_keeps_its_backlog_until_there_are_some(aw
             assert values["HasBacklogWithoutCapacity"] == 1
     assert all(stored(aws, uri) for uri in waiting)
     assert {datum["MetricName"]: datum["Value"] for datum in aws.backlog("asleep")}["HasBacklogWithoutCapacity"] == 0
+
+
+def test_what_waits_and_what_runs_survives_a_restart_and_answers_at_the_promised_place(
+    start: Any, tmp_path: Path
+) -> None:
+    with start() as aws:
+        asynchronous(aws, "durable")
+        held = {"until": str(tmp_path / "free")}
+        asked = [ask(aws, "durable", held) for _ in range(2)]  # both run: two at once on an instance
+        asked += [
+            aws.runtime.invoke_endpoint_async(EndpointName="durable", Body=b'{"say": "late"}', ContentType=JSON)
+            for _ in range(3)
+        ]
+        aws.until(lambda: aws.in_flight("durable") == 2)
+    (tmp_path / "free").touch()
+    with start() as aws:
+        answers = [stored(aws, one["OutputLocation"]) for one in asked]
+        assert [json.loads(answer)["answer"] for answer in answers[:2]] == ["v2", "v2"]
+        assert answers[2:] == [b"late"] * 3
+        backlog = aws.until(lambda: (now := aws.backlog("durable")) and not now[1]["Value"] and now)
+        assert {datum["MetricName"] for datum in backlog} >= {"ApproximateBacklogSize", "ApproximateAgeOfOldestRequest"}
+
+
+def test_an_endpoint_that_is_deleted_takes_its_queue_along(start: Any, tmp_path: Path) -> None:
+    held = {"until": str(tmp_path / "never"), "say": "first life"}
+    with start(deletion_s=0.05) as aws:
+        asynchronous(aws, "mortal")
+        places = [ask(aws, "mortal", held)["OutputLocation"] for _ in range(4)]
+        aws.sm.delete_endpoint(EndpointName="mortal")
+        aws.until(lambda: not aws.sm.list_endpoints(NameContains="mortal")["Endpoints"])
+        aws.endpoint_named("mortal", "mortal")
+        assert json.loads(stored(aws, ask(aws, "mortal", {})["OutputLocation"]))["answer"] == "v2"
+        bucket, _, key = places[-1].removeprefix("s3://").partition("/")
+        with pytest.raises(aws.s3.exceptions.NoSuchKey):
+            aws.s3.get_object(Bucket=bucket, Key=key)
+        (tmp_path / "never").touch()
 
 
 def test_each_kind_of_endpoint_is_called_its_own_way(aws: Any) -> None:

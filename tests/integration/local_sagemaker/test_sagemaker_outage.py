@@ -7,10 +7,12 @@ import json
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from botocore.exceptions import EndpointConnectionError
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from local.clock import SystemClock
 from local.sagemaker import capture as capture_module
+from local.sagemaker import queues
 from local.sagemaker.capture import Capture, Exchange
 from local.sagemaker.metrics import Invocation, Meter
 from local.sagemaker.options import Options
@@ -20,7 +22,7 @@ RULE = CaptureRule(
     destination="s3://b/p", percent=100, input=True, output=False, csv_types=frozenset({"text/csv"}),
     json_types=frozenset(),
 )  # fmt: skip
-TARGET = Target(endpoint="e", config="c", variant="a", server=cast("Any", None), capture=RULE)
+TARGET = Target(endpoint="e", config="c", variant="a", workers=cast("Any", None), capture=RULE)
 
 
 class Away:
@@ -91,3 +93,23 @@ def test_counts_wait_until_cloudwatch_is_back() -> None:
     data = [datum for datum in call["MetricData"] if datum["MetricName"] == "Invocations"]
     assert [len(datum["Dimensions"]) for datum in data] == [2, 3, 2, 3]
     assert sum(sum(datum["Counts"]) for datum in data if len(datum["Dimensions"]) == 2) == 2
+
+
+def test_an_s3_that_is_away_is_asked_again_and_one_that_refuses_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "_RETRY_S", 0)
+    said: list[Any] = [
+        EndpointConnectionError(endpoint_url="s3"),
+        ClientError({"ResponseMetadata": {"HTTPStatusCode": 503}}, "PutObject"),
+        "written",
+        ClientError({"ResponseMetadata": {"HTTPStatusCode": 404}}, "PutObject"),
+    ]
+
+    def write() -> str:
+        answer = said.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    assert asyncio.run(queues.patiently(write)) == "written"
+    with pytest.raises(ClientError):
+        asyncio.run(queues.patiently(write))

@@ -22,8 +22,8 @@ from local.sagemaker.endpoint import Endpoint
 from local.sagemaker.fleet import Fleets
 from local.sagemaker.options import Options
 from local.sagemaker.provisioning import Provisioner
-from local.sagemaker.servers import ModelServer
 from local.sagemaker.store import Store
+from local.sagemaker.workers import Workers
 from local.settings import LocalSettings
 from serving.errors import EndpointError
 from tests.integration.local_sagemaker.endpoint_model import DELETING_S, SCALING_S, Documented, Policy
@@ -72,13 +72,13 @@ class Containers:
         self.awaited: dict[str, asyncio.Future[bool]] = {}
         self.instances = True
 
-    async def bring_up(self, deployment: Json, *, wait: bool, endpoint: str = "") -> dict[str, ModelServer]:
+    async def bring_up(self, deployment: Json, *, wait: bool, endpoint: str = "") -> dict[str, Workers]:
         config = deployment["config"]
         if wait and endpoint:
             healthy = self.awaited[config["EndpointConfigName"]] = asyncio.get_running_loop().create_future()
             if not await healthy:
                 raise EndpointError("did not pass the ping health check")
-        return {variant["VariantName"]: cast("ModelServer", object()) for variant in config["ProductionVariants"]}
+        return {variant["VariantName"]: cast("Workers", object()) for variant in config["ProductionVariants"]}
 
     async def release(self, _servers: Any) -> None:
         pass

@@ -90,7 +90,7 @@ def test_a_published_latency_is_within_half_a_percent(value: float) -> None:
 
 def test_metric_data_hold_every_invocation_and_fit_the_calls_limits() -> None:
     meter = Meter(cast("Any", None), options=Options(), clock=SystemClock())
-    target = Target(endpoint="ep", config="cfg", variant="a", server=cast("Any", None), capture=None)
+    target = Target(endpoint="ep", config="cfg", variant="a", workers=cast("Any", None), capture=None)
     for number in range(400):
         status = {0: 0, 1: 400, 2: 503}.get(number, 200)
         model_s = number / 1e6

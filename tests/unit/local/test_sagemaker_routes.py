@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from local.sagemaker.endpoint import Endpoint, Fleet, Rollout, Variant
 from local.sagemaker.plan import Plan, Step
 from local.sagemaker.routes import Route, Target, Weighted, capture_rule, route_of
-from local.sagemaker.servers import ModelServer
+from local.sagemaker.workers import Workers
 from serving.errors import EndpointError
 
-SERVER = cast("ModelServer", object())
+SERVER = cast("Workers", object())
 
 
 def target(variant: str) -> Target:
-    return Target(endpoint="e", config="c", variant=variant, server=SERVER, capture=None)
+    return Target(endpoint="e", config="c", variant=variant, workers=SERVER, capture=None)
 
 
 def route(weights: dict[str, float]) -> Route:
