@@ -19,7 +19,7 @@ from local import ministack_adapter
 from local.absent import Absent
 from local.alarm_watch import INTERVAL_S as ALARM_LOOK_S
 from local.alarm_watch import AlarmWatch
-from local.autoscaling import create_app as create_autoscaling
+from local.autoscaling import AutoScalingApp
 from local.cache_fault import CacheFault
 from local.checkpoints import TAKE_MOMENT, Checkpoints, bring_back
 from local.clock import FILE, SystemClock, look_s
@@ -76,7 +76,8 @@ def create_gateway(
     clock = SystemClock.of_stack(settings.state_dir / FILE)
     pace = clock.stack_time.pace
     ministack_adapter.keep_time(clock.now, pace=pace)
-    scaling = create_autoscaling(settings, clock=clock)
+    cloudwatch = CloudWatch(region=settings.region, account=settings.account)
+    scaling = AutoScalingApp(settings, clock=clock, book=cloudwatch)
     sagemaker = create_sagemaker(settings, options=Options().at_pace(pace), scaled=scaling.holds, clock=clock)
     roles, faults = FunctionRoles(), Faults(settings.state_dir)
     services: dict[Service, Asgi] = {
@@ -85,11 +86,7 @@ def create_gateway(
         "application-autoscaling": Gate(scaling, roles),
         "page": create_page(settings, stage=stage, root=Path(), clock=clock, pace=pace),
     }
-    watch = AlarmWatch(
-        CloudWatch(region=settings.region, account=settings.account),
-        clock=clock,
-        interval_s=look_s(ALARM_LOOK_S, pace=pace),
-    )
+    watch = AlarmWatch(cloudwatch, clock=clock, interval_s=look_s(ALARM_LOOK_S, pace=pace))
     scaler = ScalingWatch(
         scaling,
         sagemaker=client("sagemaker", target),

@@ -91,6 +91,7 @@ class CloudWatch:
 
     def alarms(self) -> list[dict[str, Any]]:
         """Give the metric alarms as DescribeAlarms does."""
+        self.enter()
         return [dict(alarm) for alarm in self._store._alarms.values()]
 
     def samples(self, metric: Mapping[str, Any], since_s: float) -> Iterator[Sample]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+Side = Literal["high", "low"]
 _DEFAULT_COOLDOWN_S = 300.0
-_OUT_PERIODS, _IN_PERIODS = 3, 15
-"""Alarms of target tracking: 3 periods above the target, 15 below 90 % of it (what the service creates by itself)."""
-_IN_SHARE = 0.9
+_TINY = 1e-9
+"""Of an instance: what binary fractions add to a whole number needs none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The capacity that one policy wants, why, and how long it waits after the last change in that direction."""
+    """The capacity that one policy wants, the alarm that called it, and how long it waits after the last change."""
 
     policy: str
     capacity: int
-    cause: str
+    alarm: str
     out_cooldown_s: float = _DEFAULT_COOLDOWN_S
     in_cooldown_s: float = _DEFAULT_COOLDOWN_S
 
@@ -47,35 +47,39 @@ class Change:
     cause: str
 
 
-def tracked(name: str, config: Mapping[str, Any], values: Sequence[float], *, capacity: int) -> Wish | None:
-    """Give what a target tracking policy wants.
+def tracked(
+    name: str, config: Mapping[str, Any], values: Sequence[float], *, capacity: int, alarm: str, side: Side
+) -> Wish | None:
+    """Give what a target tracking policy wants when one of its alarms calls it.
 
     Args:
         name: of the policy.
         config: its TargetTrackingScalingPolicyConfiguration.
         values: the metric's last periods, newest last; one that has no datapoint is left out.
         capacity: instances or copies that there are now.
+        alarm: the name of the alarm.
+        side: whether it is the one above the target or the one below.
 
     """
+    if not values or (side == "low" and config.get("DisableScaleIn", False)):
+        return None
     target = float(config["TargetValue"])
-    cooldowns = {
-        "out_cooldown_s": float(config.get("ScaleOutCooldown", _DEFAULT_COOLDOWN_S)),
-        "in_cooldown_s": float(config.get("ScaleInCooldown", _DEFAULT_COOLDOWN_S)),
-    }
-    newest = values[-_OUT_PERIODS:]
-    if len(newest) == _OUT_PERIODS and min(newest) > target:
-        wanted = math.ceil(max(1, capacity) * newest[-1] / target)
-        return Wish(policy=name, capacity=wanted, cause=f"{newest[-1]:g} above {target:g}", **cooldowns)
-    oldest = values[-_IN_PERIODS:]
-    if len(oldest) == _IN_PERIODS and max(oldest) < _IN_SHARE * target and not config.get("DisableScaleIn", False):
-        # never below what the busiest of those periods needs
-        wanted = min(capacity, math.ceil(capacity * max(oldest) / target))
-        return Wish(policy=name, capacity=wanted, cause=f"{max(oldest):g} below {target:g}", **cooldowns)
-    return None
+    # proportional; never below what the busiest of the periods that the lower alarm looks at needs
+    seen = values[-1] if side == "high" else max(values)
+    wanted = math.ceil(max(1, capacity) * seen / target - _TINY)
+    if (wanted <= capacity) if side == "high" else (wanted >= capacity):
+        return None
+    return Wish(
+        policy=name,
+        capacity=wanted,
+        alarm=alarm,
+        out_cooldown_s=float(config.get("ScaleOutCooldown", _DEFAULT_COOLDOWN_S)),
+        in_cooldown_s=float(config.get("ScaleInCooldown", _DEFAULT_COOLDOWN_S)),
+    )
 
 
-def stepped(name: str, config: Mapping[str, Any], breach: float, *, capacity: int) -> Wish | None:
-    """Give what a step policy wants when its alarm stands `breach` above (or below, negative) its threshold."""
+def stepped(name: str, config: Mapping[str, Any], breach: float, *, capacity: int, alarm: str) -> Wish | None:
+    """Give what a step policy wants when this alarm stands `breach` above (or below, negative) its threshold."""
     step = next((step for step in config.get("StepAdjustments", ()) if _holds(step, breach)), None)
     if step is None:
         return None
@@ -92,7 +96,7 @@ def stepped(name: str, config: Mapping[str, Any], breach: float, *, capacity: in
     else:
         wanted = capacity + amount
     cooldown_s = float(config.get("Cooldown", _DEFAULT_COOLDOWN_S))
-    return Wish(policy=name, capacity=wanted, cause="alarm", out_cooldown_s=cooldown_s, in_cooldown_s=cooldown_s)
+    return Wish(policy=name, capacity=wanted, alarm=alarm, out_cooldown_s=cooldown_s, in_cooldown_s=cooldown_s)
 
 
 def _holds(step: Mapping[str, Any], breach: float) -> bool:
@@ -117,7 +121,8 @@ def decide(
     """
     inside = min(max(capacity, bounds.least), bounds.most)
     if inside != capacity:
-        return Change(capacity=inside, cause=f"{capacity} is outside {bounds.least} to {bounds.most}")
+        side = "minimum" if inside > capacity else "maximum"
+        return Change(capacity=inside, cause=f"{side} capacity was set to {inside}")
     chosen = max(wishes, key=lambda wish: wish.capacity, default=None)
     if chosen is None:
         return None
@@ -128,4 +133,8 @@ def decide(
     # a scale-in waits for both cooldowns: it must not undo what has just been added
     if shrinks and (bounds.in_suspended or min(since_out_s, since_in_s) < chosen.in_cooldown_s):
         return None
-    return Change(capacity=wanted, cause=f"policy {chosen.policy}: {chosen.cause}") if grows or shrinks else None
+    if not grows and not shrinks:
+        return None
+    return Change(
+        capacity=wanted, cause=f"monitor alarm {chosen.alarm} in state ALARM triggered policy {chosen.policy}"
+    )

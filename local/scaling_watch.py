@@ -1,4 +1,4 @@
-"""Application Auto Scaling that acts: reads metrics and alarms every ten seconds, changes counts by plain boto3."""
+"""Application Auto Scaling that acts: looks at alarms and schedules, changes counts by plain boto3."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import math
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -16,39 +15,25 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Json
 from local.clock import Clock
-from local.scaling_rules import Bounds, Wish, decide, stepped, tracked
+from local.scaling_alarms import COMPONENT, IN_PERIODS, LOW, calls, tracked_queries
+from local.scaling_rules import Bounds, Side, Wish, decide, stepped, tracked
+from local.scaling_schedule import due
 
 INTERVAL_S = 10.0
-_PERIODS = 15
-_COMPONENT = "inference-component/"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """A metric of AWS/SageMaker behind a predefined one; `shared` is divided by the capacity."""
-
-    name: str
-    statistic: str
-    period_s: int
-    shared: bool = False
-
-
-_CONCURRENCY = Measure(name="ConcurrentRequestsPerModel", statistic="Average", period_s=10)
-_INVOCATIONS = Measure(name="Invocations", statistic="Sum", period_s=60, shared=True)
-_PREDEFINED = {
-    "SageMakerVariantInvocationsPerInstance": _INVOCATIONS,
-    "SageMakerVariantConcurrentRequestsPerModelHighResolution": _CONCURRENCY,
-    "SageMakerInferenceComponentInvocationsPerCopy": _INVOCATIONS,
-    "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution": _CONCURRENCY,
-}
-
-
 class Scaled(Protocol):
-    """What is registered, and where an activity is written down."""
+    """What is registered and scheduled, and where an activity is written down."""
 
     def registered(self) -> list[tuple[Json, list[Json]]]:
         """Give each scalable target with its policies."""
+
+    def scheduled(self) -> list[tuple[Json, list[Json]]]:
+        """Give each scalable target with its scheduled actions."""
+
+    def bound(self, target: Json, *, least: int, most: int) -> None:
+        """Change the range of a target."""
 
     def note(self, activity: Json) -> None:
         """Keep an activity for DescribeScalingActivities."""
@@ -71,6 +56,7 @@ class ScalingWatch:
         self._cloudwatch = cloudwatch
         self._clock = clock
         self._interval_s = interval_s
+        self._scheduled_s = clock.now()
         self._out_s: dict[str, float] = {}
         self._in_s: dict[str, float] = {}
 
@@ -78,18 +64,57 @@ class ScalingWatch:
         """Look until cancelled."""
         while True:
             await self._clock.sleep(self._interval_s)
+            self.run_schedules()
             for target, policies in self._scaled.registered():
                 activity = await asyncio.to_thread(self.look, target, policies)
                 if activity is not None:
                     self._scaled.note(activity)
 
+    def run_schedules(self) -> None:
+        """Change the range of targets by the scheduled actions that were due since the last time, in their order.
+
+        What was due several times in between counts once, at its last moment. A clock that is set back runs none again.
+        """
+        after_s, self._scheduled_s = self._scheduled_s, max(self._scheduled_s, self._clock.now())
+        runs = [
+            (moments[-1], target, action)
+            for target, actions in self._scaled.scheduled()
+            for action in actions
+            if (moments := due(action, after_s=after_s, until_s=self._scheduled_s))
+        ]
+        for moment, target, action in sorted(runs, key=lambda run: run[0]):
+            if not target["SuspendedState"].get("ScheduledScalingSuspended", False):
+                self._run(target, action, moment)
+
+    def _run(self, target: Json, action: Json, moment: float) -> None:
+        wanted = action["ScalableTargetAction"]
+        least = wanted.get("MinCapacity", target["MinCapacity"])
+        most = wanted.get("MaxCapacity", target["MaxCapacity"])
+        sides = {"min": wanted.get("MinCapacity"), "max": wanted.get("MaxCapacity")}
+        done = " and ".join(f"{side} capacity to {count}" for side, count in sides.items() if count is not None)
+        failed = f"Failed to set {done}: the minimum {least} is above the maximum {most}" if most < least else ""
+        if not failed:
+            self._scaled.bound(target, least=least, most=most)
+        self._scaled.note(
+            _activity(
+                target,
+                description=f"Setting {done}",
+                cause=f"scheduled action name {action['ScheduledActionName']} was triggered",
+                at_s=moment,
+                failed=failed,
+                done=f"Successfully set {done}",
+            )
+        )
+
     def look(self, target: Json, policies: list[Json]) -> Json | None:
         """Look at one target and give the activity if it was moved; what AWS refuses is tried again next time."""
         try:
             return self._look(target, policies)
-        except (BotoCoreError, ClientError, KeyError) as error:
+        except (BotoCoreError, ClientError) as error:
             _log.info("%s is not scaled now: %s", target["ResourceId"], error)
-            return None
+        except Exception:  # noqa: BLE001 - one bad target must not end the watch
+            _log.exception("%s cannot be scaled", target["ResourceId"])
+        return None
 
     def _look(self, target: Json, policies: list[Json]) -> Json | None:
         resource, now = target["ResourceId"], self._clock.now()
@@ -115,20 +140,20 @@ class ScalingWatch:
         self._move(resource, change.capacity)
         (self._out_s if change.capacity > capacity else self._in_s)[resource] = now
         _log.info("%s: %d to %d, %s", resource, capacity, change.capacity, change.cause)
-        return {
-            "ActivityId": str(uuid.uuid4()),
-            **{key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")},
-            "Description": f"Setting desired capacity to {change.capacity}.",
-            "Cause": change.cause,
-            "StartTime": now,
-            "EndTime": now,
-            "StatusCode": "Successful",
-        }
+        counted = "copy count" if resource.startswith(COMPONENT) else "instance count"
+        done = f"set desired {counted} to {change.capacity}. Change successfully fulfilled by sagemaker."
+        return _activity(
+            target,
+            description=f"Setting desired {counted} to {change.capacity}.",
+            cause=change.cause,
+            at_s=now,
+            done=f"Successfully {done}",
+        )
 
     def _capacity(self, resource: str) -> int | None:
-        if resource.startswith(_COMPONENT):
+        if resource.startswith(COMPONENT):
             found = self._sagemaker.describe_inference_component(
-                InferenceComponentName=resource.removeprefix(_COMPONENT)
+                InferenceComponentName=resource.removeprefix(COMPONENT)
             )
             serving = found["InferenceComponentStatus"] == "InService"
             return int(found["RuntimeConfig"]["CurrentCopyCount"]) if serving else None
@@ -140,9 +165,9 @@ class ScalingWatch:
         return int(counts[variant])
 
     def _move(self, resource: str, capacity: int) -> None:
-        if resource.startswith(_COMPONENT):
+        if resource.startswith(COMPONENT):
             self._sagemaker.update_inference_component_runtime_config(
-                InferenceComponentName=resource.removeprefix(_COMPONENT), DesiredRuntimeConfig={"CopyCount": capacity}
+                InferenceComponentName=resource.removeprefix(COMPONENT), DesiredRuntimeConfig={"CopyCount": capacity}
             )
             return
         _, endpoint, _, variant = resource.split("/")
@@ -152,60 +177,64 @@ class ScalingWatch:
         )
 
     def _wishes(self, resource: str, policies: list[Json], capacity: int, now: float) -> Iterator[Wish]:
+        if not policies:
+            return
+        ringing = self._ringing()
         for policy in policies:
-            name = policy["PolicyName"]
-            if policy["PolicyType"] == "TargetTrackingScaling":
-                config = policy["TargetTrackingScalingPolicyConfiguration"]
-                wish = tracked(name, config, self._values(resource, config, capacity, now), capacity=capacity)
-            elif policy["PolicyType"] == "StepScaling":
-                breach = self._breach(policy["PolicyARN"])
-                config = policy["StepScalingPolicyConfiguration"]
-                wish = stepped(name, config, breach, capacity=capacity) if breach is not None else None
-            else:
-                continue
-            if wish is not None:
-                yield wish
+            for alarm in ringing:
+                if calls(alarm, policy["PolicyARN"]) and alarm.get("ActionsEnabled", True):
+                    wish = self._wish(resource, policy, alarm, capacity, now)
+                    if wish is not None:
+                        yield wish
 
-    def _values(self, resource: str, config: Json, capacity: int, now: float) -> list[float]:
-        custom = config.get("CustomizedMetricSpecification")
-        if custom is not None:
-            return self._statistics(
-                custom["Namespace"], custom["MetricName"], custom.get("Dimensions", []), custom["Statistic"], 60, now
-            )
-        measure = _PREDEFINED[config["PredefinedMetricSpecification"]["PredefinedMetricType"]]
-        values = self._statistics(
-            "AWS/SageMaker", measure.name, _dimensions(resource), measure.statistic, measure.period_s, now
-        )
-        return [value / max(1, capacity) for value in values] if measure.shared else values
+    def _wish(self, resource: str, policy: Json, alarm: Json, capacity: int, now: float) -> Wish | None:
+        name, called = policy["PolicyName"], alarm["AlarmName"]
+        if policy["PolicyType"] == "StepScaling":
+            config = policy["StepScalingPolicyConfiguration"]
+            return stepped(name, config, _breach(alarm), capacity=capacity, alarm=called)
+        config = policy["TargetTrackingScalingPolicyConfiguration"]
+        side: Side = "low" if f"-{LOW}-" in called else "high"
+        values = self._values(tracked_queries(resource, config), now)
+        return tracked(name, config, values, capacity=capacity, alarm=called, side=side)
 
-    def _statistics(  # noqa: PLR0917 - what CloudWatch asks for
-        self, namespace: str, name: str, dimensions: list[Any], statistic: str, period_s: int, now: float
-    ) -> list[float]:
+    def _values(self, queries: list[Json], now: float) -> list[float]:
+        """Give what a policy tracks in the last whole periods, oldest first."""
+        period_s = max(query["MetricStat"]["Period"] for query in queries if "MetricStat" in query)  # one has a metric
         end = now - now % period_s  # the period that is still filling says nothing yet
-        found = self._cloudwatch.get_metric_statistics(
-            Namespace=namespace,
-            MetricName=name,
-            Dimensions=dimensions,
-            Statistics=[statistic],
-            Period=period_s,
-            StartTime=datetime.fromtimestamp(end - _PERIODS * period_s, UTC),
+        found = self._cloudwatch.get_metric_data(
+            MetricDataQueries=queries,
+            StartTime=datetime.fromtimestamp(end - IN_PERIODS * period_s, UTC),
             EndTime=datetime.fromtimestamp(end, UTC),
-        )["Datapoints"]
-        return [float(point[statistic]) for point in sorted(found, key=lambda point: point["Timestamp"])]
+            ScanBy="TimestampAscending",
+        )["MetricDataResults"]
+        return [float(value) for value in found[0]["Values"]]
 
-    def _breach(self, policy_arn: str) -> float | None:
-        """Give how far the alarm that calls a policy stands from its threshold, None while it is quiet."""
-        for alarm in self._cloudwatch.describe_alarms(StateValue="ALARM")["MetricAlarms"]:
-            if policy_arn in alarm.get("AlarmActions", ()):
-                points = orjson.loads(alarm.get("StateReasonData") or "{}").get("recentDatapoints") or [
-                    alarm["Threshold"]
-                ]
-                return float(points[-1]) - float(alarm["Threshold"])
-        return None
+    def _ringing(self) -> list[Json]:
+        """Give every alarm that is in ALARM."""
+        found: list[Json] = []
+        token: Json = {}
+        while True:
+            answer = self._cloudwatch.describe_alarms(StateValue="ALARM", **token)
+            found += answer["MetricAlarms"]
+            if not answer.get("NextToken"):
+                return found
+            token = {"NextToken": answer["NextToken"]}
 
 
-def _dimensions(resource: str) -> list[Json]:
-    if resource.startswith(_COMPONENT):
-        return [{"Name": "InferenceComponentName", "Value": resource.removeprefix(_COMPONENT)}]
-    _, endpoint, _, variant = resource.split("/")
-    return [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
+def _breach(alarm: Json) -> float:
+    """Give how far an alarm stands from its threshold; not at all if it was set by hand."""
+    points = orjson.loads(alarm.get("StateReasonData") or "{}").get("recentDatapoints")
+    return float(points[-1]) - float(alarm["Threshold"]) if points else 0.0
+
+
+def _activity(target: Json, *, description: str, cause: str, at_s: float, done: str, failed: str = "") -> Json:
+    return {
+        "ActivityId": str(uuid.uuid4()),
+        **{key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")},
+        "Description": description,
+        "Cause": cause,
+        "StartTime": at_s,
+        "EndTime": at_s,
+        "StatusCode": "Failed" if failed else "Successful",
+        "StatusMessage": failed or done,
+    }

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from local.autoscaling import AutoScalingApp, create_app
+from local.autoscaling import AutoScalingApp
+from local.clock import ManualClock
+from local.cloudwatch.alarm_requests import check_metric_alarm
 from local.settings import LocalSettings
 
 TARGET = {
@@ -20,11 +23,31 @@ TRACKING = {
 }
 
 
+class Book:
+    """CloudWatch's alarms, with CloudWatch's own check of each."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, dict[str, Any]] = {}
+
+    def alarms(self) -> list[dict[str, Any]]:
+        return list(self.held.values())
+
+    def put_alarm(self, request: Mapping[str, Any]) -> None:
+        check_metric_alarm(request)
+        self.held[request["AlarmName"]] = {**request, "AlarmArn": f"arn:alarm:{request['AlarmName']}"}
+
+    def delete_alarms(self, names: list[str]) -> None:
+        for name in names:
+            self.held.pop(name, None)
+
+
 class Service:
     """Calls the application as the wire does, without one."""
 
-    def __init__(self, folder: Path) -> None:
-        self._app: AutoScalingApp = create_app(LocalSettings(state_dir=folder, s3_endpoint_url="http://127.0.0.1:1"))
+    def __init__(self, folder: Path, book: Book | None = None) -> None:
+        settings = LocalSettings(state_dir=folder, s3_endpoint_url="http://127.0.0.1:1")
+        self.book = book or Book()
+        self.app = AutoScalingApp(settings, clock=ManualClock(1000.0), book=self.book)
 
     def __call__(self, name: str, **call: Any) -> dict[str, Any]:
         status, answer = self.raw(name, call)
@@ -49,7 +72,7 @@ class Service:
         scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
         # nothing in it waits, so one step ends it; an event loop would need sockets
         with pytest.raises(StopIteration):
-            self._app(scope, receive, send).send(None)
+            self.app(scope, receive, send).send(None)
         return sent[0]["status"], json.loads(sent[1]["body"])
 
 
@@ -162,3 +185,175 @@ def test_a_restart_remembers_everything(tmp_path: Path) -> None:
     before("RegisterScalableTarget", **TARGET, MinCapacity=1, MaxCapacity=4, Tags={"k": "v"})
     kept = before("DescribeScalableTargets", ServiceNamespace="sagemaker")
     assert Service(tmp_path)("DescribeScalableTargets", ServiceNamespace="sagemaker") == kept
+
+
+PUT = {"PolicyName": "p", "PolicyType": "TargetTrackingScaling"}
+
+
+def put_tracking(aas: Service, config: dict[str, Any] = TRACKING) -> dict[str, Any]:
+    return aas("PutScalingPolicy", **TARGET, **PUT, TargetTrackingScalingPolicyConfiguration=config)
+
+
+def policy_of(aas: Service) -> dict[str, Any]:
+    (policy,) = aas("DescribeScalingPolicies", ServiceNamespace="sagemaker")["ScalingPolicies"]
+    return dict(policy)
+
+
+@pytest.mark.usefixtures("target_arn")
+def test_target_tracking_makes_an_alarm_above_its_target_and_one_below(aas: Service) -> None:
+    answer = put_tracking(aas)
+    names = [alarm["AlarmName"] for alarm in answer["Alarms"]]
+    assert [name[:-36] for name in names] == [
+        "TargetTracking-endpoint/ranker/variant/a-AlarmHigh-",
+        "TargetTracking-endpoint/ranker/variant/a-AlarmLow-",
+    ]
+    high, low = (aas.book.held[name] for name in names)
+    assert (high["ComparisonOperator"], high["Threshold"], high["EvaluationPeriods"]) == (
+        "GreaterThanThreshold",
+        100,
+        3,
+    )
+    assert (low["ComparisonOperator"], low["Threshold"], low["EvaluationPeriods"]) == ("LessThanThreshold", 90, 15)
+    assert (high["Namespace"], high["MetricName"], high["Statistic"], high["Period"]) == (
+        "AWS/SageMaker",
+        "InvocationsPerInstance",
+        "Sum",
+        60,
+    )
+    assert high["AlarmActions"] == low["AlarmActions"]
+    assert high["AlarmActions"][0].startswith(f"{answer['PolicyARN']}:createdBy/")
+    assert {alarm["AlarmName"] for alarm in policy_of(aas)["Alarms"]} == set(names)
+
+
+@pytest.mark.usefixtures("target_arn")
+@pytest.mark.parametrize("operation", ["DeleteScalingPolicy", "DeregisterScalableTarget"])
+def test_its_alarms_go_with_the_policy_or_its_target(aas: Service, operation: str) -> None:
+    put_tracking(aas)
+    aas.book.put_alarm({**next(iter(aas.book.held.values())), "AlarmName": "of somebody else"})
+    aas(operation, **TARGET, **({"PolicyName": "p"} if operation == "DeleteScalingPolicy" else {}))
+    assert set(aas.book.held) == {"of somebody else"}
+
+
+@pytest.mark.usefixtures("target_arn")
+def test_a_changed_policy_has_new_alarms_and_only_those(aas: Service) -> None:
+    put_tracking(aas)
+    answer = put_tracking(aas, TRACKING | {"TargetValue": 10.0})
+    assert set(aas.book.held) == {alarm["AlarmName"] for alarm in answer["Alarms"]}
+    assert {alarm["Threshold"] for alarm in aas.book.held.values()} == {10.0, 9.0}
+
+
+@pytest.mark.usefixtures("target_arn")
+def test_a_policy_may_track_metric_math(aas: Service) -> None:
+    stat = {"Metric": {"Namespace": "N", "MetricName": "Backlog"}, "Stat": "Sum"}
+    metrics = [
+        {"Id": "waiting", "MetricStat": stat, "ReturnData": False},
+        {"Id": "each", "Expression": "FILL(waiting, 0) / 2", "ReturnData": True},
+    ]
+    answer = put_tracking(aas, {"TargetValue": 5.0, "CustomizedMetricSpecification": {"Metrics": metrics}})
+    high = aas.book.held[answer["Alarms"][0]["AlarmName"]]
+    assert high["Metrics"][0]["MetricStat"]["Period"] == 60
+    assert "MetricName" not in high
+
+
+@pytest.mark.usefixtures("target_arn")
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"CustomizedMetricSpecification": {"Metrics": [{"Id": "e", "Expression": "SEARCH('x')"}]}}, "SEARCH"),
+        ({"PredefinedMetricSpecification": {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}}, "ECSService"),
+    ],
+    ids=["function", "metric"],
+)
+def test_a_policy_that_cannot_be_followed_is_refused_and_leaves_nothing(
+    aas: Service, config: dict[str, Any], said: str
+) -> None:
+    call = {**TARGET, **PUT, "TargetTrackingScalingPolicyConfiguration": {"TargetValue": 5.0, **config}}
+    status, answer = aas.raw("PutScalingPolicy", call)
+    assert (status, answer["__type"]) == (400, "ValidationException")
+    assert said in answer["message"]
+    assert aas.book.held == {}
+    assert aas("DescribeScalingPolicies", ServiceNamespace="sagemaker")["ScalingPolicies"] == []
+
+
+@pytest.mark.usefixtures("target_arn")
+def test_predictive_scaling_is_refused_by_name(aas: Service) -> None:
+    config = {
+        "MetricSpecifications": [
+            {
+                "TargetValue": 1.0,
+                "PredefinedMetricPairSpecification": {"PredefinedMetricType": "ECSServiceCPUUtilization"},
+            }
+        ]
+    }
+    call = {**TARGET, "PolicyName": "p", "PolicyType": "PredictiveScaling"}
+    status, answer = aas.raw("PutScalingPolicy", {**call, "PredictiveScalingPolicyConfiguration": config})
+    assert (status, answer["__type"]) == (400, "ValidationException")
+    assert "PredictiveScaling" in answer["message"]
+
+
+def test_a_restart_makes_the_alarms_again_that_cloudwatch_forgot_and_no_others(tmp_path: Path) -> None:
+    before = Service(tmp_path)
+    before("RegisterScalableTarget", **TARGET, MinCapacity=1, MaxCapacity=4)
+    put_tracking(before)
+    alarms = before.book.held
+    after = Service(tmp_path)
+    after.app.start()
+    assert after.book.held == alarms
+    again = Service(tmp_path, before.book)
+    again.app.start()
+    assert before.book.held == alarms
+
+
+@pytest.mark.usefixtures("target_arn")
+def test_the_alarms_of_a_step_policy_are_those_that_call_it(aas: Service) -> None:
+    config = {"StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}]}
+    put = aas("PutScalingPolicy", **TARGET, PolicyName="s", StepScalingPolicyConfiguration=config)
+    assert policy_of(aas)["Alarms"] == []
+    aas.book.held["wake"] = {"AlarmName": "wake", "AlarmArn": "arn:wake", "AlarmActions": [put["PolicyARN"]]}
+    assert policy_of(aas)["Alarms"] == [{"AlarmName": "wake", "AlarmARN": "arn:wake"}]
+
+
+@pytest.mark.usefixtures("target_arn")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Schedule": "cron(0 1 * * * *)"},
+        {"Schedule": "rate(0 minutes)"},
+        {"Schedule": "at(tomorrow)"},
+        {"Schedule": "every day"},
+        {"Timezone": "Mars/Olympus"},
+        {"ScalableTargetAction": {}},
+        {"ScalableTargetAction": {"MinCapacity": 3, "MaxCapacity": 2}},
+        {"StartTime": 200.0, "EndTime": 100.0},
+    ],
+    ids=["both days", "rate of nothing", "no moment", "no schedule", "no zone", "no capacity", "crossed", "ends first"],
+)
+def test_a_scheduled_action_that_could_never_run_is_refused(aas: Service, change: dict[str, Any]) -> None:
+    action = {"ScheduledActionName": "n", "Schedule": "rate(1 day)", "ScalableTargetAction": {"MinCapacity": 1}}
+    assert aas.refused("PutScheduledAction", **TARGET, **(action | change)) == "ValidationException"
+    assert aas("DescribeScheduledActions", ServiceNamespace="sagemaker")["ScheduledActions"] == []
+
+
+@pytest.mark.parametrize("resource", ["endpoint/ranker", "service/a/b", "inference-component/x", "endpoint//variant/"])
+def test_a_resource_that_is_no_variant_is_refused(aas: Service, resource: str) -> None:
+    call = {**TARGET, "ResourceId": resource, "MinCapacity": 1, "MaxCapacity": 2}
+    assert aas.refused("RegisterScalableTarget", **call) == "ValidationException"
+
+
+def test_activities_are_paged_newest_first(aas: Service) -> None:
+    for number in range(5):
+        aas.app.note(
+            {
+                **TARGET,
+                "ActivityId": str(number),
+                "Description": "d",
+                "Cause": "c",
+                "StartTime": float(number),
+                "StatusCode": "Successful",
+            }
+        )
+    first = aas("DescribeScalingActivities", ServiceNamespace="sagemaker", MaxResults=3)
+    rest = aas("DescribeScalingActivities", ServiceNamespace="sagemaker", NextToken=first["NextToken"])
+    found = [activity["ActivityId"] for page in (first, rest) for activity in page["ScalingActivities"]]
+    assert found == ["4", "3", "2", "1", "0"]
+    assert "NextToken" not in rest

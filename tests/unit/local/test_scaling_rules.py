@@ -9,39 +9,62 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.scaling_rules import Bounds, Wish, decide, stepped, tracked
+from local.scaling_rules import Bounds, Side, Wish, decide, stepped, tracked
 
 NEVER = math.inf
 TRACKING: dict[str, Any] = {"TargetValue": 10, "ScaleOutCooldown": 60, "ScaleInCooldown": 120}
 
 
 def wish(capacity: int, name: str = "p") -> Wish:
-    return Wish(policy=name, capacity=capacity, cause="x", out_cooldown_s=60, in_cooldown_s=120)
+    return Wish(policy=name, capacity=capacity, alarm="x", out_cooldown_s=60, in_cooldown_s=120)
+
+
+def follow(values: list[float], capacity: int, side: Side, **config: Any) -> int | None:
+    found = tracked("p", {**TRACKING, **config}, values, capacity=capacity, alarm="a", side=side)
+    return found.capacity if found else None
 
 
 @pytest.mark.parametrize(
-    ("values", "capacity", "wanted"),
+    ("side", "values", "capacity", "wanted"),
     [
-        ([25.0] * 3, 2, 5),
-        ([25.0] * 2, 2, None),
-        ([25.0, 9.0, 25.0], 2, None),
-        ([25.0] * 3, 0, 3),
-        ([1.0] * 15, 4, 1),
-        ([1.0] * 14, 4, None),
-        ([1.0] * 14 + [5.0], 4, 2),
-        ([0.0] * 15, 4, 0),
-        ([9.5] * 15, 4, None),
+        ("high", [25.0] * 3, 2, 5),
+        ("high", [99.0, 15.0], 2, 3),
+        ("high", [10.0], 2, None),
+        ("high", [25.0] * 3, 0, 3),
+        ("high", [], 2, None),
+        ("low", [1.0] * 15, 4, 1),
+        ("low", [1.0] * 14 + [5.0], 4, 2),
+        ("low", [5.0] + [1.0] * 14, 4, 2),
+        ("low", [0.0] * 15, 4, 0),
+        ("low", [9.5] * 15, 4, None),
+        ("low", [], 4, None),
     ],
 )
-def test_tracking_is_proportional_quick_to_grow_and_slow_to_shrink(
-    values: list[float], capacity: int, wanted: int | None
+def test_tracking_is_proportional_to_the_newest_load_upward_and_to_the_busiest_downward(
+    side: Side, values: list[float], capacity: int, wanted: int | None
 ) -> None:
-    found = tracked("p", TRACKING, values, capacity=capacity)
-    assert (found.capacity if found else None) == wanted
+    assert follow(values, capacity, side) == wanted
 
 
 def test_tracking_shrinks_nothing_where_that_is_disabled() -> None:
-    assert tracked("p", {**TRACKING, "DisableScaleIn": True}, [0.0] * 15, capacity=4) is None
+    assert follow([0.0] * 15, 4, "low", DisableScaleIn=True) is None
+
+
+@given(
+    values=st.lists(st.floats(0, 1e4, allow_nan=False), min_size=1, max_size=15),
+    capacity=st.integers(0, 50),
+    side=st.sampled_from(["high", "low"]),
+)
+def test_tracking_moves_only_in_the_direction_of_its_alarm_and_carries_the_load_it_saw(
+    values: list[float], capacity: int, side: Side
+) -> None:
+    wanted = follow(values, capacity, side)
+    if wanted is None:
+        return
+    assert wanted > capacity if side == "high" else wanted < capacity
+    load = max(1, capacity) * (values[-1] if side == "high" else max(values))
+    assert (wanted - 1) * TRACKING["TargetValue"] < load + 1e-3
+    assert load <= wanted * TRACKING["TargetValue"] + 1e-3
 
 
 STEPS = [
@@ -54,7 +77,7 @@ STEPS = [
 
 @pytest.mark.parametrize(("breach", "capacity"), [(0, 5), (9.9, 5), (10, 7), (100, 7), (-1, 3), (-5, 2), (-9, 2)])
 def test_a_step_is_the_interval_that_the_breach_falls_in(breach: float, capacity: int) -> None:
-    found = stepped("s", {"StepAdjustments": STEPS}, breach, capacity=4)
+    found = stepped("s", {"StepAdjustments": STEPS}, breach, capacity=4, alarm="a")
     assert found is not None
     assert found.capacity == capacity
 
@@ -73,7 +96,7 @@ def test_adjustments_are_exact_or_percent_of_what_there_is(
     kind: str, amount: int, more: dict[str, Any], wanted: int
 ) -> None:
     steps = [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": amount}]
-    found = stepped("s", {"AdjustmentType": kind, "StepAdjustments": steps, **more}, 1, capacity=4)
+    found = stepped("s", {"AdjustmentType": kind, "StepAdjustments": steps, **more}, 1, capacity=4, alarm="a")
     assert found is not None
     assert found.capacity == wanted
 
