@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import contextlib
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cli.demo import report, summary
+from cli.demo.display import Display, shown_on
+from cli.demo.pace import FAST, FULL, Pace
 from cli.demo.result import DemoResult
-from cli.demo.story import FAST, FULL, RANKER, tell
+from cli.demo.story import RANKER, STAGE, Story, planned
 from cli.output import JsonFlag, emit, progress_console
-from serving.spec.load import load_project
+from local.stack import LocalStack
+from serving.spec.load import Project, load_project
 
 STATE = Path(".streamhub/demo")
 
 
 def command(
     *,
-    fast: Annotated[bool, typer.Option("--fast", help="Less traffic: under a minute.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer looks and faults, less traffic; it says what.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the stack up, and say where its page is.")] = False,
+    state: Annotated[Path, typer.Option(help="Folder of the stack's state, its logs and the report.")] = STATE,
     as_json: JsonFlag = False,
 ) -> None:
-    """Tell the whole story: package, register, deploy, serve, release by evidence, notice drift."""
-    root = Path.cwd()
-    project = load_project(root)
-    result = DemoResult(stage="dev")
-    with _ended_by_signals(), _progress() as say:
-        tell(project, result, pace=FAST if fast else FULL, state_dir=root / STATE, say=say)
-    ranker = project.model(RANKER)
-    result.report = report.write(
-        result,
-        dict(project.models),
-        alarm_size=ranker.drift.alarm_size,
-        min_uplift=ranker.release.min_uplift,
-        to=root / STATE / "report.html",
-    )
+    """Deploy, serve, release a better and a worse version, meet faults, notice drift; exit 1 if one went otherwise."""
+    started = time.perf_counter()
+    project, pace = load_project(Path.cwd()), FAST if fast else FULL
+    titles = planned(keep=keep)
+    result = DemoResult(stage=STAGE, pace=pace.name, planned=titles, shortened=pace.shortened)
+    with shown_on(progress_console, titles) as display:
+        for text in pace.shortened:
+            display.say(f"shortened: {text}")
+        _play(project, result, pace=pace, keep=keep, state=state, display=display)
+    result.wall_s = time.perf_counter() - started
+    min_uplift = project.model(RANKER).release.min_uplift
+    result.report = report.write(result, project.models, min_uplift=min_uplift, to=state.resolve() / "report.html")
     if as_json:
         emit(result.document(), as_json=True)
     else:
@@ -49,27 +50,24 @@ def command(
         raise typer.Exit(1)
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Show the step that runs and for how long; where nobody looks, print a line a step."""
-    if not progress_console.is_terminal:
-        yield lambda text: progress_console.print(text, markup=False, highlight=False)
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=progress_console, transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-        yield lambda text: progress.update(task, description=text)
+def _play(project: Project, result: DemoResult, *, pace: Pace, keep: bool, state: Path, display: Display) -> None:
+    stack = LocalStack(state, project.root, on_progress=display.say, detached=keep)
+    with _ended_unless(stack, keep=keep):
+        story = Story(project, stack, result, services=state / "services", pace=pace, display=display)
+        story.tell()
+        if keep:
+            result.page_url, result.kept_in = stack.page_url, state
+        else:
+            story.take_down()
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Leave by the same way when asked to end as when interrupted, so that the stack is stopped."""
-
-    def end(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
+@contextlib.contextmanager
+def _ended_unless(stack: LocalStack, *, keep: bool) -> Iterator[None]:
+    """Stop the stack at the end, and always when the end is an error or an interrupt."""
     try:
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    except BaseException:
+        stack.stop()
+        raise
+    if not keep:
+        stack.stop()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeVar
 
-from cli.demo.result import Look
+from cli.demo.findings import Look
+from cli.demo.tally import Tally
 from lambdas.release.controller import PRODUCTION_ALIAS, Controller
 from lambdas.release.settings import Settings, read_settings
 from lambdas.release.wiring import controller
@@ -19,7 +20,7 @@ from serving.aws.releases import DynamoReleaseStore
 from serving.aws.session import client
 from serving.errors import LocalStackError, ReleaseError
 from serving.release.decide import Decision, DecisionKind
-from serving.release.gates import GateResult, uplift_gate
+from serving.release.gates import uplift_gate
 from serving.release.policy import DEMO_POLICY, policy_for
 from serving.release.state import ReleaseRecord
 from serving.spec.stage import endpoint_name
@@ -68,9 +69,9 @@ class Operator:
             raise ReleaseError(f"model {model}: got no release; allowed one that was started; start it first")
         return record
 
-    def look(self, model: str, *, impressions: int) -> tuple[Look, Decision]:
-        """Wait until that many impressions of the stage were counted, then tick once."""
-        before = self.record(model)
+    def look(self, model: str, *, impressions: int, visits: Tally) -> tuple[Look, Decision]:
+        """Wait until that many impressions of the stage are counted, then tick once; the look notes the `visits`."""
+        before, weights = self.record(model), self.weights(model)
         evidence = self._until(
             lambda: self._evidence.read(before),
             lambda seen: _impressions(seen) >= impressions,
@@ -82,16 +83,34 @@ class Operator:
             decision = Decision(kind=DecisionKind.HOLD, rule="another controller was first")
         spec = self._settings.specs.models[model]
         uplift = uplift_gate(evidence, policy_for(spec.release, name=before.policy))
-        return _look(before, evidence, uplift, decision), decision
+        look = Look(
+            stage=before.stage_index,
+            state=before.state.value,
+            share=before.share,
+            impressions=_impressions(evidence),
+            estimate=uplift.numbers.get("uplift"),
+            lower=uplift.numbers.get("lower"),
+            upper=uplift.numbers.get("upper"),
+            decision=decision.kind.value,
+            rule=decision.rule,
+            reason=decision.text,
+            weights=weights,
+            visits=visits,
+        )
+        return look, decision
 
     def settled(self, model: str) -> ReleaseRecord:
         """Tick until the endpoint follows the record and the release has ended."""
         return self._until(lambda: self._tick(model), lambda record: record.terminal, what="the release has ended")
 
     def weights(self, model: str) -> dict[str, float]:
-        """Give the endpoint's weights, by slot."""
+        """Give the endpoint's weights as parts of 1, by version."""
         status = self._controller.status(model)
-        return {str(slot): weight for slot, weight in status.endpoint.weights.items()} if status is not None else {}
+        if status is None:
+            return {}
+        weights, versions = status.endpoint.weights, self._settings.stage.models[model].versions
+        total = sum(weights.values()) or 1.0
+        return {versions.a: weights["a"] / total, versions.b: weights["b"] / total}
 
     def production(self, model: str) -> str:
         """Give the version that the alias `production` points at, "" if it points nowhere."""
@@ -122,24 +141,10 @@ class Operator:
         end = time.monotonic() + PATIENCE_S
         while not enough(found := read()):
             if time.monotonic() > end:
-                raise LocalStackError(f"waited {PATIENCE_S:g} s until {what}; see .streamhub/demo/logs")
+                raise LocalStackError(f"waited {PATIENCE_S:g} s until {what}; see the logs in the stack's folder")
             time.sleep(_POLL_S)
         return found
 
 
 def _impressions(seen: StageEvidence) -> int:
     return seen.control.total_impressions + seen.challenger.total_impressions
-
-
-def _look(record: ReleaseRecord, evidence: StageEvidence, uplift: GateResult, decision: Decision) -> Look:
-    return Look(
-        stage=record.stage_index,
-        share=record.share,
-        impressions=_impressions(evidence),
-        estimate=uplift.numbers.get("uplift"),
-        lower=uplift.numbers.get("lower"),
-        upper=uplift.numbers.get("upper"),
-        decision=decision.kind.value,
-        rule=decision.rule,
-        reason=decision.text,
-    )

@@ -1,140 +1,89 @@
-"""What the demo saw: one value, written by the story, read by the summary and the report."""
+"""The whole demo as one value: scenes with their promises, and what each found."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections import Counter
 from dataclasses import asdict, dataclass, field
-from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from cli.demo.traffic import Answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One look at the release: relative uplift of the challenger and its always-valid bounds, fractions of 1."""
-
-    stage: int
-    share: float
-    impressions: int
-    estimate: float | None
-    lower: float | None
-    upper: float | None
-    decision: str
-    rule: str
-    reason: str
+from cli.demo.findings import Deployed, Drifted, Outage, Released, Served
+from cli.demo.promises import Promise
+from cli.demo.tally import RouteLatency, Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftWindow:
-    """One drift run: the largest score of any feature, and the alarm's state after it."""
+class Scene:
+    """One scene as it ended."""
 
-    label: str
-    score: float
-    drifted_share: float
-    worst_feature: str
-    alarm_state: str
+    title: str
+    seconds: float
+    promises: tuple[Promise, ...] = ()
 
+    @property
+    def kept(self) -> bool:
+        """Every promise was kept; a scene that promises nothing keeps that."""
+        return all(promise.kept for promise in self.promises)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteLatency:
-    """Client-side latency of a route in ms over `requests` answers; on a shared laptop, never asserted."""
-
-    requests: int
-    p50: float
-    p90: float
-    p99: float
-
-    @classmethod
-    def of(cls, latencies_ms: list[float]) -> RouteLatency:
-        """Summarise latencies; at least one is needed."""
-        p50, p90, p99 = (round(float(value), 2) for value in np.percentile(latencies_ms, (50, 90, 99)))
-        return cls(requests=len(latencies_ms), p50=p50, p90=p90, p99=p99)
+    @property
+    def seen(self) -> str:
+        """One line: what broke, else what was seen first."""
+        broken = [f"{promise.text}: {promise.seen}" for promise in self.promises if not promise.kept]
+        return "; ".join(broken) if broken else "; ".join(promise.seen for promise in self.promises[:1])
 
 
 @dataclass(slots=True, kw_only=True)
 class DemoResult:
-    """The story's findings, filled step by step."""
+    """The story's findings, filled scene by scene; a scene that never came left None."""
 
     stage: str
-    models: list[dict[str, str]] = field(default_factory=list)
-    latencies_ms: dict[str, list[float]] = field(default_factory=dict)
-    statuses: Counter[int] = field(default_factory=Counter)
-    errors: int = 0
-    degraded: int = 0
-    by_phase: dict[str, dict[str, int]] = field(default_factory=dict)
-    lambda_routes: dict[str, int] = field(default_factory=dict)
-    outcomes: int = 0
-    looks: list[Look] = field(default_factory=list)
-    decision: str = "none"
-    reasons: tuple[str, ...] = ()
-    weights: dict[str, float] = field(default_factory=dict)
-    alias: str = ""
-    truth: dict[str, float] = field(default_factory=dict)
-    windows: list[DriftWindow] = field(default_factory=list)
-    steps: list[tuple[str, float]] = field(default_factory=list)
+    pace: str
+    planned: tuple[str, ...]
+    shortened: tuple[str, ...] = ()
+    scenes: list[Scene] = field(default_factory=list)
+    deployed: Deployed | None = None
+    served: Served | None = None
+    better: Released | None = None
+    worse: Released | None = None
+    outages: tuple[Outage, ...] = ()
+    drift: Drifted | None = None
+    total: Tally = field(default_factory=Tally)
+    outcomes: Tally = field(default_factory=Tally)
+    routes: dict[str, RouteLatency] = field(default_factory=dict)
     report: Path | None = None
-
-    def count(self, answer: Answer) -> None:
-        """Count one answer of the prediction API; a shed (503) is documented and no error."""
-        self.statuses[answer.status] += 1
-        if answer.status == HTTPStatus.OK:
-            self.latencies_ms.setdefault(answer.ask.route, []).append(answer.latency_ms)
-            self.degraded += bool(answer.document.get("degraded"))
-        elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
-            self.errors += 1
-
-    @property
-    def requests(self) -> int:
-        """All answered requests through the prediction API."""
-        return sum(self.statuses.values())
+    wall_s: float = 0.0
+    page_url: str = ""
+    kept_in: Path | None = None
 
     @property
     def as_promised(self) -> bool:
-        """The better version was found, the drift was noticed, and nothing failed on the way."""
-        alarmed = bool(self.windows) and self.windows[-1].alarm_state == "ALARM"
-        return self.decision == "promote" and alarmed and not self.errors
+        """Every scene came and kept what it promises."""
+        return tuple(scene.title for scene in self.scenes) == self.planned and all(scene.kept for scene in self.scenes)
 
-    def routes(self) -> dict[str, RouteLatency]:
-        """Latency by route."""
-        return {route: RouteLatency.of(values) for route, values in sorted(self.latencies_ms.items()) if values}
-
-    def document(self) -> dict[str, object]:
+    def document(self) -> dict[str, Any]:
         """Give the JSON document of `streamhub demo --json`."""
-        split = self.by_phase.get("canary", {})
         return {
+            "as_promised": self.as_promised,
+            "pace": self.pace,
+            "shortened": list(self.shortened),
             "stage": self.stage,
-            "models": self.models,
-            "requests": self.requests,
-            "errors": self.errors,
-            "degraded": self.degraded,
-            "sheds": self.statuses.get(503, 0),
-            "by_variant": split,
-            "by_phase": self.by_phase,
-            "outcomes": self.outcomes,
-            "lambda_routes": self.lambda_routes,
-            "p99_ms": {route: latency.p99 for route, latency in self.routes().items()},
-            "p50_ms": {route: latency.p50 for route, latency in self.routes().items()},
+            "seconds": round(self.wall_s, 1),
+            "scenes": [
+                {**asdict(scene), "seconds": round(scene.seconds, 1), "kept": scene.kept} for scene in self.scenes
+            ],
+            "deployed": _plain(self.deployed),
+            "served": _plain(self.served),
+            "better": _plain(self.better),
+            "worse": _plain(self.worse),
+            "faults": [asdict(outage) for outage in self.outages],
+            "drift": _plain(self.drift),
+            "requests": asdict(self.total),
+            "outcomes": asdict(self.outcomes),
+            "routes": {route: asdict(latency) for route, latency in self.routes.items()},
             "machine": machine(),
-            "looks": [asdict(look) for look in self.looks],
-            "release": {
-                "decision": self.decision,
-                "reasons": list(self.reasons),
-                "weights": self.weights,
-                "alias": self.alias,
-                "truth": self.truth,
-            },
-            "drift": {
-                "alarm": bool(self.windows) and self.windows[-1].alarm_state == "ALARM",
-                "score": self.windows[-1].score if self.windows else 0.0,
-                "feature": self.windows[-1].worst_feature if self.windows else "",
-            },
-            "seconds": {name: round(seconds, 1) for name, seconds in self.steps},
             "report": str(self.report) if self.report is not None else "",
+            "page_url": self.page_url,
         }
 
 
@@ -146,3 +95,7 @@ def machine() -> dict[str, object]:
         "system": platform.system(),
         "load_1m": round(os.getloadavg()[0], 2),
     }
+
+
+def _plain(found: Deployed | Served | Released | Drifted | None) -> dict[str, Any] | None:
+    return asdict(found) if found is not None else None

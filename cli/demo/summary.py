@@ -1,34 +1,41 @@
-"""The demo's last words on the terminal."""
+"""The demo's last words on the terminal: every promise, what was seen, and whether that is it."""
 
 from __future__ import annotations
 
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from cli.demo.result import DemoResult
 
 
-def table(result: DemoResult) -> Table:
-    """Give what the demo saw as one table: what happened, and the figure that says so."""
+def table(result: DemoResult) -> RenderableType:
+    """Give the promises of each scene with their figures, then the run's own."""
     shown = Table(title="What the demo saw", title_justify="left", show_header=False, pad_edge=False)
-    shown.add_column("what", style="bold", no_wrap=True)
-    shown.add_column("figure", overflow="fold")
-    models = ", ".join(f"{model['name']} {model['version']}" for model in result.models)
-    shown.add_row("models", models)
-    shown.add_row("requests", f"{result.requests:,}, {result.errors} errors, {result.degraded} degraded")
-    for phase, counts in result.by_phase.items():
-        total = sum(counts.values())
-        shares = ", ".join(f"{slot}: {count:,} ({count / total:.1%})" for slot, count in counts.items())
-        shown.add_row(f"split, {phase}", shares)
-    for route, latency in result.routes().items():
-        shown.add_row(route, f"p50 {latency.p50} ms, p90 {latency.p90} ms, p99 {latency.p99} ms on this machine")
-    shown.add_row("outcomes", f"{result.outcomes:,} clicks")
-    shown.add_row("release", "; ".join((result.decision, *result.reasons[:1])))
-    weights = ", ".join(f"{slot}: {weight:g}" for slot, weight in sorted(result.weights.items()))
-    shown.add_row("weights", f"{weights}; alias production: {result.alias}")
-    for window in result.windows:
-        shown.add_row(
-            f"drift, {window.label}", f"{window.worst_feature} {window.score:.2f}, alarm {window.alarm_state}"
-        )
-    shown.add_row("took", f"{sum(seconds for _, seconds in result.steps):.0f} s")
-    shown.add_row("report", str(result.report))
-    return shown
+    shown.add_column("kept", no_wrap=True)
+    shown.add_column("promise", overflow="fold", ratio=1)
+    shown.add_column("seen", overflow="fold", ratio=1)
+    for scene in result.scenes:
+        shown.add_row("", Text(scene.title, style="bold"), Text(f"{scene.seconds:.1f} s", style="bold"))
+        for promise in scene.promises:
+            mark = Text("✓", style="green") if promise.kept else Text("✗", style="bold red")
+            shown.add_row(mark, Text(promise.text), Text(promise.seen))
+    for title in result.planned[len(result.scenes) :]:
+        shown.add_row(Text("✗", style="bold red"), Text(title, style="bold"), Text("never came", style="red"))
+    return Group(shown, *(Text(line) for line in _lines(result)))
+
+
+def _lines(result: DemoResult) -> list[str]:
+    total = result.total
+    answered = f"{total.answered:,} answered ({total.degraded:,} degraded)"
+    rest = f"{total.shed:,} shed, {total.errors:,} refused, {total.lost:,} lost"
+    lines = [f"{total.sent:,} requests: {answered}, {rest}; {result.outcomes.answered:,} clicks"]
+    for route, latency in result.routes.items():
+        lines.append(f"{route}: p50 {latency.p50} ms, p90 {latency.p90} ms, p99 {latency.p99} ms on this machine")
+    if result.shortened:
+        lines.append(f"shortened by --fast: {'; '.join(result.shortened)}")
+    lines.append(f"{result.wall_s:.0f} s, {'all as promised' if result.as_promised else 'NOT as promised'}")
+    lines.append(f"report: {result.report}")
+    if result.kept_in is not None:
+        lines.append(f"page: {result.page_url}; end it with streamhub local down --state {result.kept_in}")
+    return lines

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 import orjson
 import urllib3
 
 TIMEOUT_S = 30.0
+LOST: Final = 0
+"""The status of a request that no answer came to."""
+
 _HEADERS = {"Content-Type": "application/json"}
 
 
@@ -41,13 +45,13 @@ def send(
     """Send all requests with `clients` concurrent clients and give the answers in the order they came.
 
     `on_answer` is called for one answer at a time. Threads over kept connections: on a laptop that runs everything,
-    the client must not be what costs most.
+    the client must not be what costs most. An interrupt lets each client end the request that it is at.
     """
-    queue, answers, lock = iter(asks), list[Answer](), threading.Lock()
+    queue, answers, lock, ended = iter(asks), list[Answer](), threading.Lock(), threading.Event()
     with urllib3.PoolManager(maxsize=clients, block=True, retries=False, timeout=TIMEOUT_S) as pool:
 
         def one_client() -> None:
-            while (ask := _next(queue, lock)) is not None:
+            while not ended.is_set() and (ask := _next(queue, lock)) is not None:
                 answer = _ask(pool, base_url, ask)
                 with lock:
                     answers.append(answer)
@@ -55,9 +59,12 @@ def send(
                         on_answer(answer)
 
         with ThreadPoolExecutor(max_workers=clients, thread_name_prefix="client") as threads:
-            running = [threads.submit(one_client) for _ in range(clients)]
-        for client in running:
-            client.result()
+            try:
+                for client in [threads.submit(one_client) for _ in range(clients)]:
+                    client.result()
+            except BaseException:
+                ended.set()
+                raise
     return answers
 
 
@@ -69,7 +76,11 @@ def _next(queue: Iterator[Ask], lock: threading.Lock) -> Ask | None:
 def _ask(pool: urllib3.PoolManager, base_url: str, ask: Ask) -> Answer:
     body = orjson.dumps(ask.body)
     started = time.perf_counter()
-    response = pool.request("POST", f"{base_url}{ask.route}", body=body, headers=_HEADERS)
+    try:
+        response = pool.request("POST", f"{base_url}{ask.route}", body=body, headers=_HEADERS)
+    except urllib3.exceptions.HTTPError as error:
+        latency_ms = (time.perf_counter() - started) * 1000
+        return Answer(ask=ask, status=LOST, latency_ms=latency_ms, document={"error": str(error)})
     latency_ms = (time.perf_counter() - started) * 1000
     return Answer(
         ask=ask,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from cli.demo.result import DriftWindow
+from cli.demo.findings import DriftWindow
 from lambdas.drift.run import Drift
 from lambdas.drift.settings import read_settings
 from lambdas.drift.wiring import drift
@@ -93,13 +93,14 @@ class Watch:
         while (captured := self._captured(slot, since, until)) < requests:
             if time.monotonic() > deadline:
                 raise LocalStackError(
-                    f"drift: got {captured} captured requests of {requests}; see .streamhub/demo/logs"
+                    f"drift: got {captured} captured requests of {requests}; see the logs in the stack's folder"
                 )
             time.sleep(_POLL_S)
         report = self._runs.run(self._model.name, slot, window_end=at, captured=(since, until))
         worst = max(report.features, key=lambda feature: feature.size)
         return DriftWindow(
             label=label,
+            visits=requests,
             score=report.max_score,
             drifted_share=report.drifted_share,
             worst_feature=worst.name,

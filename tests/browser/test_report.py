@@ -10,11 +10,12 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from cli.demo import report
-from cli.demo.result import DemoResult, DriftWindow, Look
 from serving.spec import ModelSpec
 from serving.spec.load import parse
+from tests.fakes.demo import broken_off, whole
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES = ("recommendation_ranker", "content_moderator", "thumbnail_scorer", "support_rag")
 
 pytestmark = [
     pytest.mark.browser,
@@ -22,31 +23,9 @@ pytestmark = [
 ]
 
 
-def seen(root: Path) -> tuple[DemoResult, dict[str, ModelSpec]]:
-    names = ("recommendation_ranker", "content_moderator", "thumbnail_scorer", "support_rag")
-    models = {name: parse((root / f"models/{name}/model.toml").read_text(), ModelSpec, file=name) for name in names}
-    result = DemoResult(stage="dev", models=[{"name": name, "version": "1.0.0", "digest": "f" * 64} for name in names])
-    result.latencies_ms = {model.api.route: [5.0, 6.0, 9.0, 40.0] for model in models.values()}
-    result.statuses.update({200: 16})
-    result.by_phase = {"canary": {"a": 90, "b": 10}, "decision": {"a": 50, "b": 50}}
-    bounds = {"estimate": 0.3, "lower": 0.1, "upper": 0.5}
-    result.looks = [
-        Look(
-            stage=stage,
-            share=0.5,
-            impressions=100,
-            decision="hold",
-            rule="waiting",
-            reason="<script>alert(1)</script>",
-            **bounds,
-        )
-        for stage in (0, 1)
-    ]
-    result.reasons = ("<script>alert(1)</script>",)
-    result.windows = [
-        DriftWindow(label="1", score=0.9, drifted_share=0.2, worst_feature="activity", alarm_state="ALARM")
-    ]
-    return result, models
+@pytest.fixture(scope="module", name="models")
+def models_fixture(root: Path) -> dict[str, ModelSpec]:
+    return {name: parse((root / f"models/{name}/model.toml").read_text(), ModelSpec, file=name) for name in NAMES}
 
 
 @pytest.fixture(scope="module", name="browser")
@@ -60,10 +39,10 @@ def browser_fixture() -> Iterator[Browser]:
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_report_fits_its_window_and_needs_nothing_from_outside(
-    root: Path, tmp_path: Path, browser: Browser, width: int, scheme: str
+    models: dict[str, ModelSpec], tmp_path: Path, browser: Browser, width: int, scheme: str
 ) -> None:
-    result, models = seen(root)
-    path = report.write(result, models, alarm_size=0.25, min_uplift=0.02, to=tmp_path / "report.html")
+    found = whole(tuple(model.api.route for model in models.values()))
+    path = report.write(found, models, min_uplift=0.02, to=tmp_path / "report.html")
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     faults: list[str] = []
     asked: list[str] = []
@@ -72,8 +51,20 @@ def test_the_report_fits_its_window_and_needs_nothing_from_outside(
     page.on("dialog", lambda dialog: faults.append(dialog.message))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
-    assert page.locator("svg").count() == 4
+    assert page.locator("svg").count() == 7
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert faults == []
     assert asked == [path.as_uri()]
+    page.close()
+
+
+def test_a_story_that_broke_off_is_shown_as_far_as_it_came(
+    models: dict[str, ModelSpec], tmp_path: Path, browser: Browser
+) -> None:
+    path = report.write(broken_off(), models, min_uplift=0.02, to=tmp_path / "report.html")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert "Not as promised" in page.inner_text("main")
+    assert "never came" in page.inner_text("main")
+    assert page.get_by_label("not kept").count() == 3
     page.close()

@@ -1,66 +1,148 @@
-"""The demo succeeds only when everything it promises was seen."""
+"""The demo succeeds only when every scene came and kept its promises; counts add up."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
+import orjson
 import pytest
 from rich.console import Console
 
 from cli.demo.clock import DemoClock
-from cli.demo.result import DemoResult, DriftWindow
+from cli.demo.display import Lines, shown_on
+from cli.demo.pace import FAST, FULL
+from cli.demo.promises import Promise
+from cli.demo.result import DemoResult, Scene
+from cli.demo.story import TAKE_DOWN, planned
 from cli.demo.summary import table
-from cli.demo.traffic import Answer, Ask
+from cli.demo.tally import Tally
+from cli.demo.traffic import LOST, Answer, Ask
 
-WINDOW = DriftWindow(label="drifted", score=0.9, drifted_share=0.2, worst_feature="activity", alarm_state="ALARM")
-
-
-def good() -> DemoResult:
-    result = DemoResult(stage="dev", decision="promote", windows=[WINDOW])
-    result.models = [{"name": "recommendation_ranker", "version": "3.0.0", "digest": "f" * 64}]
-    result.by_phase = {"canary": {"a": 90, "b": 10}}
-    return result
+KEPT = Promise(text="it works", seen="5 of 5", kept=True)
+BROKEN = Promise(text="it works too", seen="4 of 5", kept=False)
 
 
-def test_a_good_story_is_as_promised() -> None:
-    assert good().as_promised
+def result(*scenes: Scene, shortened: tuple[str, ...] = ()) -> DemoResult:
+    return DemoResult(
+        stage="dev",
+        pace="full",
+        planned=("one", "two"),
+        shortened=shortened,
+        scenes=list(scenes),
+        report=Path("r.html"),
+    )
 
 
-@pytest.mark.parametrize("decision", ["inconclusive", "roll-back", "none"])
-def test_another_end_of_the_release_is_not(decision: str) -> None:
-    result = good()
-    result.decision = decision
-    assert not result.as_promised
+def scene(title: str, *promises: Promise) -> Scene:
+    return Scene(title=title, seconds=1.5, promises=promises)
 
 
-def test_a_silent_alarm_is_not() -> None:
-    result = good()
-    result.windows = [replace(WINDOW, alarm_state="OK")]
-    assert not result.as_promised
+def answer(status: int, **document: object) -> Answer:
+    return Answer(ask=Ask(route="/v1/rank", body={}), status=status, latency_ms=3.0, document=dict(document))
 
 
-@pytest.mark.parametrize(("status", "errors"), [(200, 0), (503, 0), (500, 1), (504, 1), (422, 1)])
-def test_only_sheds_are_no_errors(status: int, errors: int) -> None:
-    result = good()
-    result.count(Answer(ask=Ask(route="/v1/rank", body={}), status=status, latency_ms=3.0, document={}))
-    assert (result.requests, result.errors, result.as_promised) == (1, errors, errors == 0)
-
-
-def test_the_document_splits_what_the_canary_saw() -> None:
-    document = good().document()
-    assert document["by_variant"] == {"a": 90, "b": 10}
-    assert document["drift"] == {"alarm": True, "score": 0.9, "feature": "activity"}
-
-
-def test_the_summary_says_share_decision_and_alarm() -> None:
-    console = Console(width=120, record=True, file=None)
+def printed(of: DemoResult) -> str:
+    console = Console(width=120)
     with console.capture() as shown:
-        console.print(table(good()))
+        console.print(table(of))
+    return shown.get()
+
+
+def test_every_scene_that_keeps_its_promises_is_success() -> None:
+    assert result(scene("one", KEPT), scene("two", KEPT, KEPT)).as_promised
+
+
+def test_one_broken_promise_is_none() -> None:
+    assert not result(scene("one", KEPT), scene("two", KEPT, BROKEN)).as_promised
+
+
+def test_a_scene_that_never_came_is_none() -> None:
+    assert not result(scene("one", KEPT)).as_promised
+    assert "two" in printed(result(scene("one", KEPT)))
+    assert "never came" in printed(result(scene("one", KEPT)))
+
+
+def test_a_scene_shows_what_broke_before_what_was_seen() -> None:
+    assert scene("one", KEPT, BROKEN).seen == "it works too: 4 of 5"
+    assert scene("one", KEPT).seen == "5 of 5"
+
+
+def test_the_summary_and_the_document_say_what_was_left_out() -> None:
+    short = result(scene("one", KEPT), scene("two", BROKEN), shortened=("one fault of three",))
+    assert "one fault of three" in printed(short)
+    document = orjson.loads(orjson.dumps(short.document()))
+    assert document["shortened"] == ["one fault of three"]
+    assert document["as_promised"] is False
+    assert [(played["title"], played["kept"]) for played in document["scenes"]] == [("one", True), ("two", False)]
+
+
+def test_fast_says_what_it_leaves_out_and_the_whole_demo_leaves_nothing_out() -> None:
+    assert FULL.shortened == ()
+    assert FAST.shortened != ()
+    assert set(FAST.outages) < set(FULL.outages)
+
+
+def test_a_stack_that_is_kept_is_not_taken_down() -> None:
+    assert planned(keep=False)[-1] == TAKE_DOWN
+    assert TAKE_DOWN not in planned(keep=True)
+
+
+def test_answers_are_counted_by_what_became_of_them() -> None:
+    tally = Tally.of(
+        [
+            answer(200, model_version="2.0.0"),
+            answer(200, model_version="3.0.0", degraded=["fallback_model"]),
+            answer(503),
+            answer(500),
+            answer(422),
+            answer(LOST),
+        ]
+    )
+    assert (tally.sent, tally.answered, tally.degraded, tally.shed, tally.errors, tally.lost) == (6, 2, 1, 1, 2, 1)
+    assert tally.by_version == {"2.0.0": 1, "3.0.0": 1}
+    assert tally.reasons == {"fallback_model": 1}
+    assert not tally.all_answered
+    assert tally.share("3.0.0") == 0.5
+
+
+def test_two_tallies_together_are_those_of_all_answers() -> None:
+    first = [answer(200, model_version="2.0.0"), answer(503)]
+    second = [answer(200, model_version="3.0.0", degraded=["fallback_model"]), answer(LOST)]
+    assert Tally.of(first) + Tally.of(second) == Tally.of([*first, *second])
+
+
+def test_no_answer_has_no_share() -> None:
+    assert Tally().share("3.0.0") == 0.0
+
+
+def test_a_pipe_gets_a_line_for_each_thing_said() -> None:
+    console = Console(width=20, force_terminal=False)
+    with console.capture() as shown, shown_on(console, ["one"]) as display:
+        assert isinstance(display, Lines)
+        display.begin("one")
+        display.say("a text that is longer than the width of the console")
+        display.advance(1, 2)
+        display.end("one", kept=False, seconds=1.25, seen="4 of 5")
+    lines = shown.get().splitlines()
+    assert lines == [
+        "one",
+        "  a text that is longer than the width of the console",
+        "  NOT AS PROMISED: one, 1.2 s: 4 of 5",
+    ]
+
+
+def test_a_terminal_gets_every_scene_and_the_requests_of_the_moment() -> None:
+    console = Console(width=100, force_terminal=True, legacy_windows=False)
+    with console.capture() as shown, shown_on(console, ["one", "two"]) as display:
+        display.begin("one")
+        display.advance(30, 120)
+        console.print(display)
+        display.end("one", kept=True, seconds=2.0, seen="5 of 5")
     text = shown.get()
-    assert "b: 10 (10.0%)" in text
-    assert "promote" in text
-    assert "alarm ALARM" in text
+    assert "30 of 120 requests" in text
+    assert "two" in text
+    assert "5 of 5" in text
 
 
 def test_the_clock_moves_on_and_never_back() -> None:
