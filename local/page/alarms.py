@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from local.page.document import MAX_ALARMS, Alarm, short
 
+# Application Auto Scaling names the alarms of its policies so (guide, target tracking)
+_OF_TRACKING: Final = "TargetTracking-"
 _ORDER: Final = {"ALARM": 0, "INSUFFICIENT_DATA": 1, "OK": 2}
 _SIGNS: Final = {
     "GreaterThanThreshold": "above",
@@ -53,6 +55,7 @@ def _alarm(alarm: Mapping[str, Any], *, watches: str) -> Alarm:
         since=alarm.get("StateTransitionedTimestamp") or alarm["StateUpdatedTimestamp"],
         watches=short(watches),
         reason=short(alarm.get("StateReason", "")),
+        scales=alarm["AlarmName"].startswith(_OF_TRACKING),
     )
 
 

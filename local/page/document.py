@@ -162,13 +162,17 @@ class DriftWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One alarm of CloudWatch: what it watches, its state, since when, and why."""
+    """One alarm of CloudWatch: what it watches, its state, since when, and why.
+
+    One that `scales` belongs to target tracking: in ALARM it calls for fewer or more instances, which is no trouble.
+    """
 
     name: str
     state: str
     since: datetime
     watches: str
     reason: str
+    scales: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,7 @@ def alarm(
         since=NOW - timedelta(minutes=minutes),
         watches="ModelLatency p99 above 12000, 3 of 5 periods of 60 s",
         reason=reason,
+        scales=name.startswith("TargetTracking-"),
     )
 
 
@@ -199,6 +200,7 @@ def full_state() -> State:
             alarm(f"{RANKER}-p99-b", "ALARM", minutes=4),
             alarm(f"{RANKER}-drift", "INSUFFICIENT_DATA", minutes=30, reason="Unchecked: Initial alarm creation"),
             *(alarm(f"{RANKER}-errors-{slot}", "OK", minutes=30) for slot in "ab"),
+            alarm(f"TargetTracking-endpoint/{RANKER}/variant/a-AlarmLow-1", "ALARM", minutes=9),
         ],
         faults=[],
         fault_kinds=kinds(),

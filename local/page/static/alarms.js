@@ -4,17 +4,23 @@ import { h } from "./dom.js";
 import { ago, badge, day, details, empty, plural, troubles } from "./words.js";
 
 export function alarmsOf(state) {
-  const loud = state.alarms.filter((alarm) => alarm.state === "ALARM");
-  const mute = state.alarms.filter((alarm) => alarm.state === "INSUFFICIENT_DATA");
-  const quiet = state.alarms.filter((alarm) => alarm.state === "OK");
+  const watching = state.alarms.filter(({ scales }) => !scales);
+  const loud = loudOf(state);
+  const mute = watching.filter((alarm) => alarm.state === "INSUFFICIENT_DATA");
+  const quiet = watching.filter((alarm) => alarm.state === "OK");
+  const scaling = state.alarms.filter(({ scales }) => scales);
   if (state.alarms.length === 0) return [...troubles(state, "alarms"), empty("No alarms yet: the stage is not deployed.")];
   return [
     ...troubles(state, "alarms"),
     loud.length === 0 ? h("p", {}, badge("OK", "good", "No alarm is in ALARM.")) : list(loud, state),
     mute.length === 0 ? null : details("alarms mute", plural(mute.length, "alarm without data", "alarms without data"), list(mute, state)),
     quiet.length === 0 ? null : details("alarms quiet", plural(quiet.length, "alarm OK", "alarms OK"), list(quiet, state)),
+    scaling.length === 0 ? null : details("alarms scaling", plural(scaling.length, "alarm that only scales", "alarms that only scale"), list(scaling, state)),
   ];
 }
+
+/** Alarms that say something is wrong: one of target tracking only calls for other counts. */
+export const loudOf = (state) => state.alarms.filter((alarm) => alarm.state === "ALARM" && !alarm.scales);
 
 const list = (alarms, state) => h("ul", { class: "items" }, alarms.map((alarm) => item(alarm, state)));
 

@@ -1,6 +1,6 @@
 // Puts the document on the page, every two seconds and when the window changes.
 
-import { alarmsOf } from "./alarms.js";
+import { alarmsOf, loudOf } from "./alarms.js";
 import { h, update } from "./dom.js";
 import { driftOf } from "./drift.js";
 import { endpointsOf } from "./endpoints.js";
@@ -34,7 +34,7 @@ function overview() {
     endpoint.budget_p99_ms !== null && recent.p99_ms !== null && recent.p99_ms > endpoint.budget_p99_ms));
   const busy = state.endpoints.filter(({ status }) => status !== "InService");
   const moving = state.releases.filter(({ terminal }) => !terminal);
-  const loud = state.alarms.filter((alarm) => alarm.state === "ALARM");
+  const loud = loudOf(state);
   const drifted = state.drift.filter(({ verdict }) => verdict === "alarm" || verdict === "warn");
   const requests = state.endpoints.flatMap(({ variants }) => variants).reduce((sum, { recent }) => sum + recent.requests, 0);
   return [
