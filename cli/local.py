@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.output import JsonFlag, emit, progress_console
+from cli.rehearsal.command import rehearse
 
 if TYPE_CHECKING:
     from local.faults import Faults
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 fault_app = typer.Typer(no_args_is_help=True)
 app.add_typer(fault_app, name="fault", help="What the stack shall do wrong.")
+app.command()(rehearse)
 
 State = Annotated[Path, typer.Option(help="Folder of the stack's state and logs.")]
 Root = Annotated[Path, typer.Option(help="The project folder.")]

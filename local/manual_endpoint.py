@@ -115,7 +115,7 @@ class ManualEndpoint:
         try:
             self._tell(Rescaled(changes=changes))
         except AwsError as error:
-            told = {"Error": {"Code": error.code, "Message": str(error)}}
+            told: Any = {"Error": {"Code": error.code, "Message": str(error)}}
             raise ClientError(told, "UpdateEndpointWeightsAndCapacities") from error
         if any(variant.desired_count > variant.count for variant in self._variants()) and not self.meets.capacity():
             self._tell(NoCapacity())

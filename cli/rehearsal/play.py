@@ -7,7 +7,7 @@ inputs. Nothing waits: a week is two thousand ticks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
@@ -29,6 +29,7 @@ from serving.aws.traffic import traffic_of
 from serving.errors import ReleaseError
 from serving.release.policy import policy_for
 from serving.release.state import ReleaseRecord
+from serving.release.transitions import desired_weights
 from serving.spec import SLOTS, ModelSpec, Slot, StageSpec, endpoint_name
 from serving.spec.stage import SlotVersions, StageModel
 from serving.telemetry.baseline import Baseline
@@ -168,7 +169,7 @@ class Play:
         if not self._suffers("silence"):
             self._note(self._controller.tick(self._model.name))
         seconds = self._interval * TICK_S
-        if seconds % self._model.drift.window_s == 0 and self._record.share + self._weight() > 0:
+        if seconds % self._model.drift.window_s == 0 and self._weight() > 0:
             begins = self._scenario.drifts_on_day
             drifted = begins is not None and self._day > begins
             self._drift.run(self._now, number=int(seconds // self._model.drift.window_s), drifted=drifted)
@@ -209,10 +210,8 @@ class Play:
         return any(evaluate(deploy_alarm(name), lambda _metric, _since_s: seen, now).state == "ALARM" for name in names)
 
     def _weight(self) -> float:
-        variants = self._endpoint.endpoint.fleet.variants if self._endpoint.endpoint.fleet is not None else ()
-        total = sum(variant.weight for variant in variants)
-        mine = sum(variant.weight for variant in variants if variant.name == CHALLENGER)
-        return mine / total if total > 0 else 0.0
+        fleet = self._endpoint.endpoint.fleet
+        return _part({variant.name: variant.weight for variant in fleet.variants} if fleet is not None else {})
 
     def _note(self, step: Step | None) -> None:
         """Write down what a tick says beside its move; what it says again and again is one note."""
@@ -238,7 +237,7 @@ class Play:
             at=self._now,
             day=round(self._day, 4),
             state=record.state.value,
-            share=record.share,
+            share=round(_part(desired_weights(record)), 4),
             weight=round(self._weight(), 4),
             status=self._endpoint.endpoint.status,
             impressions=mine + (evidence.control.total_impressions if evidence is not None else 0),
@@ -267,6 +266,12 @@ class Play:
             hours=tuple(self._hours),
             notes=tuple(self._notes),
         )
+
+
+def _part(weights: Mapping[Any, float]) -> float:
+    """Give the rehearsed version's part of relative weights by slot."""
+    total = sum(weights.values())
+    return weights.get(CHALLENGER, 0.0) / total if total > 0 else 0.0
 
 
 def counts_of(held: StageModel, model: ModelSpec) -> tuple[int, int]:

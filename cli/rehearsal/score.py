@@ -38,7 +38,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hour:
-    """One look at everything; rates, shares and uplifts are fractions of 1, None while nothing can be said."""
+    """One look at everything; rates, shares and uplifts are fractions of 1, None while nothing can be said.
+
+    `share` is what the record wants for the rehearsed version, `weight` what the endpoint gives it.
+    """
 
     at: datetime
     day: float

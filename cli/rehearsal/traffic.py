@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -74,12 +75,10 @@ class Audience:
         activity = rng.lognormal(0.0, _ACTIVITY_SIGMA, UNITS)
         self._activity: Floats = activity / activity.sum()
         self._taste: Floats = rng.beta(CLICK_RATE * _TASTES, (1 - CLICK_RATE) * _TASTES, UNITS)
-        self._salt: str | None = None
-        self._buckets: tuple[Counts, Counts] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
     def shares(self, traffic: Traffic) -> dict[Slot, tuple[Floats, Floats]]:
         """Give each slot's part of all requests and of all clicks, by bucket of units, shape (256,) each."""
-        split, unit_bucket = self._assigned(traffic)
+        split, unit_bucket = _buckets_of(traffic.salt)
         challenger = split < challenger_buckets(traffic.challenger_share)
         other = SLOTS[1 - SLOTS.index(traffic.production)]
 
@@ -88,14 +87,6 @@ class Audience:
 
         asked = {traffic.production: self._activity * ~challenger, other: self._activity * challenger}
         return {slot: (summed(share), summed(share * self._taste)) for slot, share in asked.items()}
-
-    def _assigned(self, traffic: Traffic) -> tuple[Counts, Counts]:
-        if self._salt != traffic.salt:
-            puts = [assign(traffic, f"unit_{index:06d}") for index in range(UNITS)]
-            split, unit_buckets = [put.bucket for put in puts], [put.unit_bucket for put in puts]
-            self._buckets = (np.array(split, dtype=np.int64), np.array(unit_buckets, dtype=np.int64))
-            self._salt = traffic.salt
-        return self._buckets
 
 
 class Requests:
@@ -145,6 +136,15 @@ class Requests:
         for offset, count in enumerate(rng.multinomial(total, chances).tolist()):
             if count:
                 counters.latency[first + offset] = counters.latency.get(first + offset, 0) + count
+
+
+@lru_cache(maxsize=4)
+def _buckets_of(salt: str) -> tuple[Counts, Counts]:
+    """Give each unit's bucket of the split and its bucket of the variance; only the salt moves a unit."""
+    traffic = replace(Traffic.without_release(""), salt=salt)
+    puts = [assign(traffic, f"unit_{index:06d}") for index in range(UNITS)]
+    split, unit_buckets = [put.bucket for put in puts], [put.unit_bucket for put in puts]
+    return np.array(split, dtype=np.int64), np.array(unit_buckets, dtype=np.int64)
 
 
 def _curve(at: datetime, *, peak_hour: float, low: float) -> float:
