@@ -29,7 +29,7 @@ _LEVELS: Final = (
 )
 """Operators that group to the left, the loosest first."""
 _MOST_DEPTH = 64
-"""Of parentheses. An expression has at most 1,024 characters (API MetricDataQuery), so this is a bound of ours."""
+"""Of parentheses and of powers of powers: a bound of ours on what 1,024 characters (API MetricDataQuery) could nest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,8 @@ class _Reader:
         bases = [self._operand()]
         while self._take("^"):
             bases.append(self._exponent())
+        if len(bases) > _MOST_DEPTH:
+            raise MathError(f"Invalid syntax: nested deeper than {_MOST_DEPTH}")
         node = bases.pop()
         while bases:
             node = Binary("^", bases.pop(), node)
