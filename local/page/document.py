@@ -16,16 +16,16 @@ import orjson
 VERSION: Final = 1
 """Raised when a field changes its meaning or goes; a page of another version asks to be loaded again."""
 
-MAX_ENDPOINTS: Final = 40
-MAX_VARIANTS: Final = 6
-MAX_RELEASES: Final = 40
-MAX_LOOKS: Final = 200
-MAX_TRANSITIONS: Final = 20
-MAX_DRIFT_WINDOWS: Final = 40
-MAX_FEATURES: Final = 60
-MAX_ALARMS: Final = 200
+MAX_ENDPOINTS: Final = 24
+MAX_VARIANTS: Final = 4
+MAX_RELEASES: Final = 24
+MAX_LOOKS: Final = 100
+MAX_TRANSITIONS: Final = 12
+MAX_DRIFT_WINDOWS: Final = 24
+MAX_FEATURES: Final = 40
+MAX_ALARMS: Final = 150
 MAX_FAULTS: Final = 50
-MAX_TEXT: Final = 400
+MAX_TEXT: Final = 300
 
 T = TypeVar("T")
 
