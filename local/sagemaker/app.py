@@ -7,20 +7,18 @@ counted, so S3 and CloudWatch must still answer while it runs.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import boto3
 import orjson
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Headers, JsonService, Receive, Scope, Send, send_answer
 from local.clock import Clock, SystemClock
 from local.faults import Faults
+from local.sagemaker.alarm_states import alarm_states
 from local.sagemaker.archives import Archives
 from local.sagemaker.async_plane import AsyncPlane, async_endpoint_of
 from local.sagemaker.backlog import Backlog
@@ -28,7 +26,8 @@ from local.sagemaker.capture import Capture
 from local.sagemaker.components import Components
 from local.sagemaker.containers import Containers
 from local.sagemaker.control import ControlPlane
-from local.sagemaker.fleet import AlarmStates, Fleets
+from local.sagemaker.copies import Copies
+from local.sagemaker.fleet import Fleets
 from local.sagemaker.metrics import Meter
 from local.sagemaker.options import Options
 from local.sagemaker.provisioning import Provisioner
@@ -43,7 +42,6 @@ from serving.errors import LocalStackError
 
 _NOT_FOUND = 404
 _ATTEMPTS = 6
-_log = logging.getLogger(__name__)
 
 
 class SageMakerApp:
@@ -68,10 +66,10 @@ class SageMakerApp:
             options=options,
             faults=faults,
         )
-        self._fleets = Fleets(
-            store, provisioner=provisioner, options=options, clock=clock, alarmed=_alarm_states(cloudwatch)
-        )
-        self._components = Components(store, provisioner=provisioner, clock=clock, options=options)
+        alarmed = alarm_states(cloudwatch)
+        self._fleets = Fleets(store, provisioner=provisioner, options=options, clock=clock, alarmed=alarmed)
+        copies = Copies(provisioner, clock=clock, options=options, alarmed=alarmed)
+        self._components = Components(store, copies, clock=clock, options=options)
         self._capture = Capture(s3, options=options)
         self.meter = Meter(cloudwatch, options=options, clock=clock)
         control = ControlPlane(store, self._fleets, scaled=scaled, clock=clock, bake_pace=options.bake_pace)
@@ -195,24 +193,6 @@ async def _refuse_path(scope: Scope, send: Send) -> None:
     message = f"{path}: the local SageMaker answers {allowed}"
     headers: Headers = [(b"content-type", b"application/json"), (b"x-amzn-errortype", b"UnknownOperationException")]
     await send_answer(send, status=_NOT_FOUND, headers=headers, body=orjson.dumps({"Message": message}))
-
-
-def _alarm_states(cloudwatch: Any) -> AlarmStates:  # noqa: ANN401 - a boto3 client
-    """Say through CloudWatch whether one of some alarms is in ALARM; no answer is none."""
-
-    def ask(names: Sequence[str]) -> bool:
-        try:
-            found = cloudwatch.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
-        except (BotoCoreError, ClientError) as error:
-            _log.warning("alarms %s cannot be read: %s", ", ".join(names), error)
-            return False
-        alarms = [*found.get("MetricAlarms", ()), *found.get("CompositeAlarms", ())]
-        return any(alarm["StateValue"] == "ALARM" for alarm in alarms)
-
-    async def alarmed(names: Sequence[str]) -> bool:
-        return await asyncio.to_thread(ask, names)
-
-    return alarmed
 
 
 def _client(settings: LocalSettings, service: str) -> Any:  # noqa: ANN401 - boto3 makes clients at run time

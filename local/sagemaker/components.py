@@ -1,28 +1,30 @@
 """Inference components: models that share an endpoint's instances, each with its own number of copies.
 
-Source: SageMaker API reference, CreateInferenceComponent and its neighbours. A copy is a number here, one process
-serves a component; computing resources are kept and not counted.
+Source: SageMaker API reference, CreateInferenceComponent and its neighbours. Copies are numbers here as instances are;
+computing resources are kept and not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from local.aws_json import Handler, Json, ValidationError
 from local.clock import Clock
 from local.sagemaker.configs import hosts_components
+from local.sagemaker.copies import Copies
 from local.sagemaker.deployment import container_of
 from local.sagemaker.listing import Listing, page
 from local.sagemaker.options import Options
-from local.sagemaker.provisioning import Provisioner
+from local.sagemaker.plan import ALL_AT_ONCE, Plan, component_plan, paced, plan_of_document
 from local.sagemaker.routes import Target, capture_rule
 from local.sagemaker.store import Store
-from local.sagemaker.workers import Workers
 from serving.errors import EndpointError
 
 _LISTING = Listing(
@@ -44,14 +46,13 @@ _log = logging.getLogger(__name__)
 
 
 class Components:
-    """The components by name, the process of each, and the work that changes them; all on one event loop."""
+    """The components by name and the work that changes them; all on one event loop."""
 
-    def __init__(self, store: Store, *, provisioner: Provisioner, clock: Clock, options: Options) -> None:
+    def __init__(self, store: Store, copies: Copies, *, clock: Clock, options: Options) -> None:
         self._store = store
-        self._provisioner = provisioner
+        self._copies = copies
         self._clock = clock
         self._options = options
-        self._servers: dict[str, Workers] = {}
         self._work: dict[str, asyncio.Task[None]] = {}
         self._refused: Counter[str] = Counter()
 
@@ -69,8 +70,9 @@ class Components:
     def resume(self) -> None:
         """Bring back the processes of the stored state."""
         for name, component in self._store.components.items():
-            deleted = component["InferenceComponentStatus"] == "Deleting"
-            self._begin(name, self._remove(name) if deleted else self._deploy(name))
+            status = component["InferenceComponentStatus"]
+            if status != "Failed":
+                self._begin(name, self._remove(name) if status == "Deleting" else self._resume(name, component))
 
     async def stop(self) -> None:
         """Stop all work; the processes end with the provisioner."""
@@ -78,13 +80,13 @@ class Components:
             task.cancel()
         await asyncio.gather(*self._work.values(), return_exceptions=True)
 
-    def target(self, endpoint: str, name: str, _chance: float) -> Target | None:
+    def target(self, endpoint: str, name: str, chance: float) -> Target | None:
         """Give what answers for a component; a call that finds no copy is counted, for that is what wakes one."""
         component = self._store.components.get(name)
         if component is None or component["EndpointName"] != endpoint:
             return None
-        server = self._servers.get(name)
-        if server is None or component["copies"] == 0:
+        workers = self._copies.pick(name, chance)
+        if workers is None or component["copies"] == 0:
             self._refused[name] += 1
             return None
         config = self._config(endpoint)
@@ -92,7 +94,7 @@ class Components:
             endpoint=endpoint,
             config=config["EndpointConfigName"],
             variant=component["VariantName"],
-            workers=server,
+            workers=workers,
             capture=capture_rule(config.get("DataCaptureConfig")),
             component=name,
             instances=component["copies"],
@@ -125,14 +127,13 @@ class Components:
             "InferenceComponentName": name,
             "EndpointName": endpoint,
             "VariantName": variant,
-            "spec": _one_specification(call),
             "copies": 0,
             "desired": call.get("RuntimeConfig", {}).get("CopyCount", 1),
             "CreationTime": now,
             "LastModifiedTime": now,
             "InferenceComponentStatus": "Creating",
         }
-        self._container(component)
+        component["pending"] = self._pending(_one_specification(call), ALL_AT_ONCE)
         self._store.components[name] = component
         arn = self._store.arn("inference-component", name)
         self._store.tags[arn] = call.get("Tags", [])
@@ -142,13 +143,15 @@ class Components:
     def update(self, call: Json) -> Json:
         """Begin to give a component another model or number of copies."""
         component = self._changeable(call["InferenceComponentName"])
-        if "Specification" in call or "Specifications" in call:
-            changed = component | {"spec": component["spec"] | _one_specification(call)}
-            self._container(changed)
-            component["spec"] = changed["spec"]
+        runtime = call.get("RuntimeConfig", {})
         if "DeploymentConfig" in call:
             component["LastDeploymentConfig"] = call["DeploymentConfig"]
-        return self._change(component, call.get("RuntimeConfig", {}))
+        if "Specification" in call or "Specifications" in call:
+            copies = runtime.get("CopyCount", component["desired"])
+            plan = paced(component_plan(call.get("DeploymentConfig"), copies=copies), self._options.bake_pace)
+            served = component.get("spec", component["pending"]["spec"] if "pending" in component else {})
+            component["pending"] = self._pending(served | _one_specification(call), plan)
+        return self._change(component, runtime)
 
     def rescale(self, call: Json) -> Json:
         """Begin to give a component another number of copies."""
@@ -189,32 +192,48 @@ class Components:
             raise ValidationError(f'Cannot update in-progress inference component "{arn}".')
         return component
 
+    async def _resume(self, name: str, component: Json) -> None:
+        if "spec" in component:
+            with contextlib.suppress(EndpointError):  # what is not to be had is as good as no copy
+                await self._copies.revive(name, self._deployment(component, component))
+        if component["InferenceComponentStatus"] != "InService":
+            await self._deploy(name)
+
     async def _deploy(self, name: str) -> None:
+        """Move a component to its pending model, if there is one, and to its desired number of copies."""
         component = self._store.components[name]
-        try:
-            held = await self._provisioner.bring_up(self._deployment(component), wait=True)
-        except EndpointError as error:
-            _log.warning("inference component %s: %s", name, error)
-            component["FailureReason"] = str(error)
-            # an update that fails leaves what served
-            self._mark(component, "InService" if name in self._servers else "Failed")
-            return
-        before, self._servers[name] = self._servers.get(name), held[name]
-        if before is not None:
-            await self._provisioner.release([before])
+        component.pop("FailureReason", None)
+        if (pending := component.get("pending")) is not None:
+            deployment, plan = self._deployment(component, pending), plan_of_document(pending["plan"])
+            try:
+                await self._copies.move(name, deployment, plan, endpoint=component["EndpointName"])
+            except EndpointError as error:
+                self._keep_what_served(component, str(error))
+                return
+            del component["pending"]
+            component |= {"spec": pending["spec"], "container": pending["container"]}
         await self._clock.sleep(self._options.weights_update_s)
         component["copies"] = component["desired"]
-        component.pop("FailureReason", None)
+        self._mark(component, "InService")
+
+    def _keep_what_served(self, component: Json, reason: str) -> None:
+        """End an update that failed; a component that never served has Failed."""
+        name = component["InferenceComponentName"]
+        _log.warning("inference component %s: %s", name, reason)
+        component["FailureReason"] = reason
+        if "spec" not in component:
+            self._mark(component, "Failed")
+            return
+        del component["pending"]
+        component["desired"] = component["copies"]
         self._mark(component, "InService")
 
     async def _remove(self, name: str) -> None:
         await self._clock.sleep(self._options.deletion_s)
-        server = self._servers.pop(name, None)
         del self._store.components[name]
         self._store.tags.pop(self._store.arn("inference-component", name), None)
         self._store.save()
-        if server is not None:
-            await self._provisioner.release([server])
+        await self._copies.remove(name)
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._store.save()
@@ -242,8 +261,11 @@ class Components:
             raise ValidationError(f"VariantName: got {wanted}; allowed: {', '.join(names)}")
         return str(chosen)
 
-    def _container(self, component: Json) -> Json:
-        spec = component["spec"]
+    def _pending(self, spec: Json, plan: Plan) -> Json:
+        """Give what a component is to become; a copy of its container, since its model may be deleted meanwhile."""
+        return {"spec": spec, "container": self._container(spec), "plan": asdict(plan)}
+
+    def _container(self, spec: Json) -> Json:
         if "ModelName" in spec:
             return container_of(self._store.model(spec["ModelName"]))
         container: Json = spec.get("Container", {})
@@ -251,24 +273,29 @@ class Components:
             raise ValidationError("Specification: got neither ModelName nor Container.Image; give one")
         return container | ({"ModelDataUrl": container["ArtifactUrl"]} if "ArtifactUrl" in container else {})
 
-    def _deployment(self, component: Json) -> Json:
+    def _deployment(self, component: Json, held: Json) -> Json:
+        """Give what the provisioner brings up, of the component's present or pending model."""
         name = component["InferenceComponentName"]
-        variant = {"VariantName": name, **component["spec"].get("StartupParameters", {})}
+        hosts = {
+            variant["VariantName"]: variant for variant in self._config(component["EndpointName"])["ProductionVariants"]
+        }
+        routing = hosts.get(component["VariantName"], {}).get("RoutingConfig", {})
+        variant = {"VariantName": name, "RoutingConfig": routing, **held["spec"].get("StartupParameters", {})}
         return {
             "config": {"ProductionVariants": [variant]},
-            "containers": {name: self._container(component)},
+            "containers": {name: held["container"]},
             "archives": {},
         }
 
     def _described(self, name: str) -> Json:
         component = self._store.component(name)
-        spec = dict(component["spec"])
+        spec = dict(component["spec"] if "spec" in component else component["pending"]["spec"])
         container = spec.pop("Container", None)
         if container is not None:
             shown = {key: container[key] for key in ("ArtifactUrl", "Environment") if key in container}
             image = {"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}
             spec["Container"] = shown | {"DeployedImage": image}
-        hidden = ("spec", "copies", "desired")
+        hidden = ("spec", "container", "pending", "copies", "desired")
         return {key: value for key, value in component.items() if key not in hidden} | {
             "InferenceComponentArn": self._store.arn("inference-component", name),
             "EndpointArn": self._store.arn("endpoint", component["EndpointName"]),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from local.aws_json import Json, ValidationError
 from local.clock import Clock
+from local.sagemaker.alarm_states import AlarmStates
 from local.sagemaker.endpoint import Endpoint, Fleet
 from local.sagemaker.options import Options
 from local.sagemaker.provisioning import Provisioner
@@ -43,9 +44,6 @@ from serving.errors import EndpointError
 
 _MAX_REASON = 1024
 _log = logging.getLogger(__name__)
-
-AlarmStates = Callable[[Sequence[str]], Awaitable[bool]]
-"""Says whether one of these alarms is in ALARM."""
 
 
 class Fleets:

@@ -54,7 +54,7 @@ def plan_of(config: Mapping[str, Any] | None, *, instances: int, variants: int) 
     """
     if not config:
         return ALL_AT_ONCE
-    alarms = tuple(alarm["AlarmName"] for alarm in config.get("AutoRollbackConfiguration", {}).get("Alarms", ()))
+    alarms = _alarms(config)
     policies = [name for name in ("BlueGreenUpdatePolicy", "RollingUpdatePolicy") if name in config]
     if len(policies) > 1:
         raise ValidationError("DeploymentConfig: got BlueGreenUpdatePolicy and RollingUpdatePolicy; give one of them")
@@ -77,6 +77,34 @@ def plan_of(config: Mapping[str, Any] | None, *, instances: int, variants: int) 
     return Plan(steps=tuple(steps), termination_wait_s=termination_s, timeout_s=timeout_s, alarms=alarms)
 
 
+def component_plan(config: Mapping[str, Any] | None, *, copies: int) -> Plan:
+    """Give the plan of an inference component's DeploymentConfig, in batches of whole copies; none is all at once.
+
+    Args:
+        config: an InferenceComponentDeploymentConfig as the API takes it.
+        copies: of the component.
+
+    Raises:
+        ValidationError: a batch is not 5 to 50 percent of the copies, and not one copy either.
+
+    """
+    if not config:
+        return ALL_AT_ONCE
+    policy, whole = config["RollingUpdatePolicy"], max(1, copies)
+    size = policy["MaximumBatchSize"]
+    if size["Type"] == "CAPACITY_PERCENT":
+        batch = max(1, int(whole * _share(policy, "MaximumBatchSize", whole, _BATCH)))
+    else:
+        batch = 1 if size["Value"] == 1 else int(whole * _share(policy, "MaximumBatchSize", whole, _BATCH))
+    wait_s = float(policy["WaitIntervalInSeconds"])
+    moved = (min(whole, count) for count in range(batch, whole + batch, batch))
+    return Plan(
+        steps=tuple(Step(share=count / whole, wait_s=wait_s) for count in moved),
+        timeout_s=float(policy.get("MaximumExecutionTimeoutInSeconds", _DEFAULT_TIMEOUT_S)),
+        alarms=_alarms(config),
+    )
+
+
 def plan_of_document(document: Mapping[str, Any]) -> Plan:
     """Give the plan that was written as JSON."""
     steps = tuple(Step(**step) for step in document["steps"])
@@ -92,6 +120,10 @@ def paced(plan: Plan, pace: float) -> Plan:
         timeout_s=plan.timeout_s,
         alarms=plan.alarms,
     )
+
+
+def _alarms(config: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(alarm["AlarmName"] for alarm in config.get("AutoRollbackConfiguration", {}).get("Alarms", ()))
 
 
 def _blue_green(routing: Mapping[str, Any], instances: int) -> Sequence[Step]:

@@ -25,12 +25,13 @@ import pytest
 import uvicorn
 from botocore.config import Config
 
-from local.clock import Clock
+from local.clock import Clock, ManualClock
 from local.faults import Faults
 from local.sagemaker.app import SageMakerApp, create_app
 from local.sagemaker.metrics import metric_data
 from local.sagemaker.options import Options
 from local.settings import LocalSettings
+from tests.integration.local_sagemaker.clocks import Moved
 
 FAKE = Path(__file__).parent / "fake_model_server.py"
 BUCKET = "models"
@@ -248,6 +249,16 @@ def aws_fixture(start: Callable[..., Any]) -> Iterator[Aws]:
     """Give a running SageMaker."""
     with start() as aws:
         yield aws
+
+
+@pytest.fixture(name="moved")
+def moved_fixture(start: Callable[..., Any]) -> Iterator[Moved]:
+    """Give a SageMaker whose time stands still until the test moves it."""
+    moved = Moved(ManualClock(time.time()))
+    with start(clock=moved.clock, bake_pace=1.0) as aws:
+        moved.aws = aws
+        moved.add_alarm()
+        yield moved
 
 
 @pytest.fixture(scope="module", name="launch")

@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from local.clock import ManualClock
-
-ALARM = "rollback-alarm"
-
-
-class Moved:
-    """Moves the clock of a running service from the test's thread."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
-        self.aws: Any = None
-
-    def advance(self, seconds: float) -> None:
-        asyncio.run_coroutine_threadsafe(self.clock.advance(seconds), self.aws.loop).result(30)
-
-
-@pytest.fixture(name="moved")
-def moved_fixture(start: Callable[..., Any]) -> Iterator[Moved]:
-    """Give a SageMaker whose time stands still until the test moves it."""
-    moved = Moved(ManualClock(time.time()))
-    with start(clock=moved.clock, bake_pace=1.0) as aws:
-        moved.aws = aws
-        aws.cloudwatch.put_metric_alarm(
-            AlarmName=ALARM,
-            MetricName="none",
-            Namespace="none",
-            Statistic="Average",
-            Period=60,
-            EvaluationPeriods=1,
-            Threshold=1,
-            ComparisonOperator="GreaterThanThreshold",
-        )
-        set_alarm(aws, "OK")
-        yield moved
-
-
-def set_alarm(aws: Any, state: str) -> None:
-    aws.cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue=state, StateReason="test")
+from tests.integration.local_sagemaker.clocks import ALARM, Moved
 
 
 def policy(kind: str, **sizes: int) -> dict[str, Any]:
@@ -102,7 +65,7 @@ def test_an_alarm_takes_a_deployment_back_without_a_word(moved: Moved, at_s: int
     aws = moved.aws
     endpoint, old, _ = updated(aws, policy("CANARY", CanarySize=30))
     moved.advance(at_s)
-    set_alarm(aws, "ALARM")
+    moved.set_alarm("ALARM")
 
     def rolled_back() -> Any:
         moved.advance(1)
@@ -113,7 +76,7 @@ def test_an_alarm_takes_a_deployment_back_without_a_word(moved: Moved, at_s: int
     assert described["EndpointConfigName"] == old
     assert "FailureReason" not in described
     assert answers(aws, endpoint, 20) == {"v2": 20}
-    set_alarm(aws, "OK")
+    moved.set_alarm("OK")
 
 
 def test_an_endpoint_takes_no_call_while_it_is_deployed_but_deletion(moved: Moved) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.aws_json import ValidationError
-from local.sagemaker.plan import ALL_AT_ONCE, paced, plan_of
+from local.sagemaker.plan import ALL_AT_ONCE, component_plan, paced, plan_of
 
 
 def percent(value: int) -> dict[str, Any]:
@@ -104,3 +104,30 @@ def test_a_pace_shortens_waits_and_nothing_else() -> None:
     assert [(step.share, step.wait_s) for step in plan.steps] == [(0.1, 1), (1, 0)]
     assert (plan.termination_wait_s, plan.alarms) == (2, ("p99",))
     assert paced(ALL_AT_ONCE, 60) == ALL_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("size", "copies", "shares"),
+    [
+        ({"Type": "COPY_COUNT", "Value": 1}, 1, [1.0]),
+        ({"Type": "COPY_COUNT", "Value": 1}, 4, [0.25, 0.5, 0.75, 1.0]),
+        ({"Type": "COPY_COUNT", "Value": 2}, 5, [0.4, 0.8, 1.0]),
+        ({"Type": "CAPACITY_PERCENT", "Value": 50}, 3, [1 / 3, 2 / 3, 1.0]),
+        ({"Type": "CAPACITY_PERCENT", "Value": 5}, 2, [0.5, 1.0]),
+    ],
+    ids=["one of one", "one of four", "two of five", "half of three", "less than one"],
+)
+def test_a_batch_is_of_whole_copies(size: dict[str, Any], copies: int, shares: list[float]) -> None:
+    policy = {"MaximumBatchSize": size, "WaitIntervalInSeconds": 60}
+    plan = component_plan({"RollingUpdatePolicy": policy}, copies=copies)
+    assert [step.share for step in plan.steps] == pytest.approx(shares)
+    assert {step.wait_s for step in plan.steps} == {60}
+
+
+@pytest.mark.parametrize(
+    "size", [{"Type": "COPY_COUNT", "Value": 3}, {"Type": "CAPACITY_PERCENT", "Value": 51}], ids=["copies", "percent"]
+)
+def test_a_batch_above_half_of_the_copies_is_refused(size: dict[str, Any]) -> None:
+    policy = {"MaximumBatchSize": size, "WaitIntervalInSeconds": 60}
+    with pytest.raises(ValidationError, match="allowed: 5% to 50%"):
+        component_plan({"RollingUpdatePolicy": policy}, copies=4)
