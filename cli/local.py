@@ -102,6 +102,7 @@ def fault_add(
     prefix: Annotated[str, typer.Option(help="What the S3 key begins with.")] = "",
     table: Annotated[str, typer.Option(help="The DynamoDB table; every one without.")] = "*",
     operation: Annotated[str, typer.Option(help="The API's name, such as PutObject; every one without.")] = "*",
+    seconds: Annotated[float, typer.Option(help="How far clock-jump sets the clock forward; back below 0.")] = 0.0,
     share: Annotated[float, typer.Option(help="Part of the calls, above 0 up to 1, that meet it.")] = 1.0,
     count: Annotated[int, typer.Option(help="How many calls meet it before it is gone; 0: no end.")] = 0,
     name: Annotated[str, typer.Option(help="The fault's name; its kind and what it meets without.")] = "",
@@ -122,6 +123,7 @@ def fault_add(
         operation=operation,
         share=share,
         count=count,
+        seconds=seconds,
     )
     _faults(state).add(fault)
     emit({"added": fault.name}, as_json=as_json, lines=[f"added {fault.name}"])

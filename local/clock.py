@@ -11,6 +11,7 @@ import contextlib
 import heapq
 import math
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Protocol, Self
@@ -100,12 +101,18 @@ class SystemClock:
         woken, self._moved = self._moved, asyncio.Event()
         woken.set()
 
-    async def follow(self, path: Path) -> None:
-        """Move whenever the file of the stack's time says so, until cancelled; an unreadable one is left out."""
+    async def keep(self, path: Path, *, offset_s: Callable[[], float]) -> None:
+        """Let the file of the stack's time be off by what is asked for, and go by it; until cancelled.
+
+        A file that cannot be read moves nothing.
+        """
         while True:
             await asyncio.sleep(_FOLLOW_S)
             with contextlib.suppress(LocalStackError):
-                found = read(path)
+                found, wanted_s = read(path), offset_s()
+                if found.offset_s != wanted_s:
+                    found = found.moved_to(wanted_s, wall_s=time.time())
+                    write(path, found)
                 if found != self.stack_time:
                     self.move(found)
 

@@ -29,11 +29,13 @@ Kind = Literal[
     "s3-503",
     "dynamodb-throttle",
     "cache",
+    "clock-jump",
 ]
 EVERY: Final = "*"
 _FILE = "faults.json"
 _LOCK = "faults.lock"
 _MOST_DELAY_MS: Final = 60_000  # InvokeEndpoint's own limit
+_MOST_JUMP_S: Final = 31 * 86_400
 
 
 class KindOfFault(NamedTuple):
@@ -61,6 +63,7 @@ KINDS: Final[Mapping[str, KindOfFault]] = {
     "dynamodb-throttle": KindOfFault(
         "refuses DynamoDB calls with ProvisionedThroughputExceededException", ("table", "operation", "share", "count")
     ),
+    "clock-jump": KindOfFault("sets the stack's clock forward, or back; removed, it is set right", ("seconds",)),
     "cache": KindOfFault("stops the Valkey server; it goes on when the fault is removed", ()),
 }
 """Every kind of fault."""
@@ -71,7 +74,8 @@ class Fault:
     """One fault; `*` for endpoint, bucket, table or operation meets every one.
 
     `share` (above 0, up to 1) of the calls meet it. `count` calls meet it and then it is gone; 0 stands for no end.
-    `prefix` is that of S3 keys. `operation` is the API's name, such as PutObject.
+    `prefix` is that of S3 keys. `operation` is the API's name, such as PutObject. `seconds` is how far the clock is
+    set forward, back if negative.
     """
 
     name: str
@@ -84,6 +88,7 @@ class Fault:
     table: str = EVERY
     operation: str = EVERY
     count: int = 0
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no fault can be.
@@ -101,6 +106,8 @@ class Fault:
             wrong.append(f"delay_ms: got {self.delay_ms:g}; allowed: 0 to {_MOST_DELAY_MS}")
         if self.count < 0:
             wrong.append(f"count: got {self.count}; allowed: 0 (no end) or more")
+        if self.kind == "clock-jump" and not 0 < abs(self.seconds) <= _MOST_JUMP_S:
+            wrong.append(f"seconds: got {self.seconds:g}; allowed: up to {_MOST_JUMP_S} forward or back, but 0")
         if wrong:
             raise LocalStackError("; ".join(wrong))
 
@@ -154,6 +161,10 @@ class Faults:
     def of(self, endpoint: str, kind: Kind) -> Fault | None:
         """Give the first fault of that kind that an endpoint has."""
         return next((fault for fault in self.all() if fault.kind == kind and fault.endpoint in {endpoint, EVERY}), None)
+
+    def clock_offset_s(self) -> float:
+        """Give how far the stack's clock shall be off."""
+        return sum(fault.seconds for fault in self.all() if fault.kind == "clock-jump")
 
     def add(self, fault: Fault) -> None:
         """Add a fault, in place of the one of that name."""

@@ -95,10 +95,10 @@ def create_gateway(
         interval_s=look_s(SCALING_LOOK_S, pace=pace),
     )
 
-    async def follow() -> None:
-        await clock.follow(settings.state_dir / FILE)
+    async def keep_time() -> None:
+        await clock.keep(settings.state_dir / FILE, offset_s=faults.clock_offset_s)
 
-    tasks = [follow, watch.run, *((scaler.run,) if scales else ()), *((checkpoints.run,) if checkpoints else ())]
+    tasks = [keep_time, watch.run, *((scaler.run,) if scales else ()), *((checkpoints.run,) if checkpoints else ())]
     if valkey_pid is not None:
         tasks.append(CacheFault(faults, valkey_pid).run)
     return Gateway(services, tasks=tasks), checkpoints

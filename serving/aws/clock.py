@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -30,12 +30,14 @@ class StackTime:
 
     At the machine's `wall_s` it was `stepped_s`, and goes `pace` times as fast since. `smooth_s` is the time that
     never goes back: after a jump back it slows down until the stepped one has caught up, as leap seconds are smeared.
+    `offset_s` is by how much it was moved so far.
     """
 
     pace: float
     wall_s: float
     stepped_s: float
     smooth_s: float
+    offset_s: float = 0.0
 
     @classmethod
     def started(cls, *, pace: float, wall_s: float) -> Self:
@@ -50,18 +52,19 @@ class StackTime:
         """Give the time as services see it: jumps forward are in it, a jump back only slows it down."""
         return max(self.stepped(wall_s), self.smooth_s + (wall_s - self.wall_s) * self.pace * _SLEW)
 
-    def jumped(self, seconds: float, *, wall_s: float) -> StackTime:
-        """Give the time moved by some seconds, back if negative."""
-        return StackTime(
-            pace=self.pace,
+    def moved_to(self, offset_s: float, *, wall_s: float) -> StackTime:
+        """Give the time that is off by so many seconds from now on: it jumps, back if they are less than before."""
+        return replace(
+            self,
             wall_s=wall_s,
-            stepped_s=self.stepped(wall_s) + seconds,
+            stepped_s=self.stepped(wall_s) + offset_s - self.offset_s,
             smooth_s=self.smooth(wall_s),
+            offset_s=offset_s,
         )
 
     def at_pace(self, pace: float, *, wall_s: float) -> StackTime:
         """Give the time at another pace from now on."""
-        return StackTime(pace=pace, wall_s=wall_s, stepped_s=self.stepped(wall_s), smooth_s=self.smooth(wall_s))
+        return replace(self, pace=pace, wall_s=wall_s, stepped_s=self.stepped(wall_s), smooth_s=self.smooth(wall_s))
 
 
 def read(path: Path) -> StackTime:
@@ -85,16 +88,6 @@ def write(path: Path, stack_time: StackTime) -> None:
     scratch = path.with_suffix(f".{os.getpid()}.tmp")
     scratch.write_bytes(codec.to_json(stack_time))
     scratch.replace(path)
-
-
-def jump(path: Path, seconds: float, *, wall_s: float) -> None:
-    """Move a stack's time by some seconds, back if negative.
-
-    Raises:
-        LocalStackError: there is no such stack.
-
-    """
-    write(path, read(path).jumped(seconds, wall_s=wall_s))
 
 
 def now(environ: Mapping[str, str] = os.environ) -> datetime:

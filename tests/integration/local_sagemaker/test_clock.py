@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.clock import FILE, MAX_PACE, ManualClock, SystemClock, checked_pace, look_s
-from serving.aws.clock import StackTime, jump, write
+from local.faults import Faults, make
+from serving.aws.clock import StackTime, read, write
 from serving.errors import LocalStackError
 
 
@@ -68,24 +69,45 @@ def test_an_hour_of_a_fast_clock_passes_at_once() -> None:
     assert waited < 60, "a tenth of a second is due"
 
 
-def test_a_jump_in_the_stacks_file_wakes_who_sleeps_less_long_and_nobody_else(tmp_path: Path) -> None:
+def test_a_jump_that_is_asked_for_wakes_who_sleeps_less_long_and_nobody_else(tmp_path: Path) -> None:
     async def run() -> tuple[bool, bool, float]:
         clock = fast(1)
         write(tmp_path / FILE, clock.stack_time)
-        following = asyncio.create_task(clock.follow(tmp_path / FILE))
+        faults = Faults(tmp_path)
+        keeping = asyncio.create_task(clock.keep(tmp_path / FILE, offset_s=faults.clock_offset_s))
         before = clock.now()
         short, long = asyncio.create_task(clock.sleep(600)), asyncio.create_task(clock.sleep(6000))
         await asyncio.sleep(0)
-        jump(tmp_path / FILE, 3600, wall_s=time.time())
+        faults.add(make("clock-jump", seconds=3600.0))
         await asyncio.wait_for(short, 30)
         done = short.done(), long.done(), clock.now() - before
         long.cancel()
-        following.cancel()
+        keeping.cancel()
         return done
 
     short, long, passed = asyncio.run(run())
     assert (short, long) == (True, False)
     assert 3600 <= passed < 3700
+
+
+def test_a_jump_back_is_written_for_every_process_and_taken_back_with_its_fault(tmp_path: Path) -> None:
+    async def run() -> list[float]:
+        clock, faults, offsets = fast(1), Faults(tmp_path), list[float]()
+        write(tmp_path / FILE, clock.stack_time)
+        keeping = asyncio.create_task(clock.keep(tmp_path / FILE, offset_s=faults.clock_offset_s))
+        faults.add(make("clock-jump", name="back", seconds=-600.0))
+        for wanted in (-600.0, 0.0):
+            async with asyncio.timeout(30):
+                while read(tmp_path / FILE).offset_s != wanted:  # noqa: ASYNC110 - another task writes a file
+                    await asyncio.sleep(0.01)
+            told = read(tmp_path / FILE)
+            offsets.append(told.stepped(time.time()) - time.time())
+            if wanted:
+                faults.remove("back")
+        keeping.cancel()
+        return offsets
+
+    assert asyncio.run(run()) == [pytest.approx(-600, abs=5), pytest.approx(0, abs=5)]
 
 
 def test_a_sleeper_wakes_although_the_clock_was_set_back_and_time_never_does() -> None:
@@ -100,7 +122,7 @@ def test_a_sleeper_wakes_although_the_clock_was_set_back_and_time_never_does() -
         task = asyncio.create_task(sleeper())
         await asyncio.sleep(0)
         for seconds in (-86_400.0, 3_600.0, -7_200.0):
-            clock.move(clock.stack_time.jumped(seconds, wall_s=time.time()))
+            clock.move(clock.stack_time.moved_to(seconds, wall_s=time.time()))
             seen.append(clock.now())
         await asyncio.wait_for(task, 30)
         return seen
@@ -114,11 +136,11 @@ def test_a_file_that_cannot_be_read_moves_nothing(tmp_path: Path) -> None:
     async def run() -> float:
         clock = fast(1)
         (tmp_path / FILE).write_bytes(b"half a fi")
-        following = asyncio.create_task(clock.follow(tmp_path / FILE))
+        keeping = asyncio.create_task(clock.keep(tmp_path / FILE, offset_s=lambda: 3600.0))
         before = clock.now()
         await clock.sleep(0.5)
-        assert not following.done()
-        following.cancel()
+        assert not keeping.done()
+        keeping.cancel()
         return clock.now() - before
 
     assert asyncio.run(run()) < 60

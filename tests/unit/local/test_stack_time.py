@@ -28,7 +28,7 @@ def moved(pace: float, events: list[tuple[float, float]]) -> list[tuple[float, S
     times = [(wall, time)]
     for wait, seconds in events:
         wall += wait
-        time = time.jumped(seconds, wall_s=wall)
+        time = time.moved_to(time.offset_s + seconds, wall_s=wall)
         times.append((wall, time))
     return times
 
@@ -48,7 +48,7 @@ def test_smooth_time_never_goes_back_and_never_stands_still(
 
 @given(pace=st.floats(1, 240), back=st.floats(1, 100_000))
 def test_smooth_time_has_caught_up_when_twice_the_jump_has_passed(pace: float, back: float) -> None:
-    time = StackTime.started(pace=pace, wall_s=BEGAN).jumped(-back, wall_s=BEGAN)
+    time = StackTime.started(pace=pace, wall_s=BEGAN).moved_to(-back, wall_s=BEGAN)
     caught_up = BEGAN + 2 * back / pace
     assert time.smooth(caught_up) == pytest.approx(time.stepped(caught_up), abs=1e-3)
     assert time.smooth(caught_up + 10) == pytest.approx(time.stepped(caught_up + 10), abs=1e-3)
@@ -56,8 +56,14 @@ def test_smooth_time_has_caught_up_when_twice_the_jump_has_passed(pace: float, b
 
 @given(pace=st.floats(1, 240), forward=st.floats(0, 100_000))
 def test_a_jump_forward_is_seen_at_once_by_all(pace: float, forward: float) -> None:
-    time = StackTime.started(pace=pace, wall_s=BEGAN).jumped(forward, wall_s=BEGAN + 1)
+    time = StackTime.started(pace=pace, wall_s=BEGAN).moved_to(forward, wall_s=BEGAN + 1)
     assert time.smooth(BEGAN + 1) == time.stepped(BEGAN + 1) == pytest.approx(BEGAN + pace + forward, abs=1e-3)
+
+
+@given(events=jumps)
+def test_a_clock_that_is_set_right_again_is_right(events: list[tuple[float, float]]) -> None:
+    wall, time = moved(1.0, events)[-1]
+    assert time.moved_to(0.0, wall_s=wall).stepped(wall + 5) == pytest.approx(wall + 5, abs=1e-3)
 
 
 def test_at_pace_60_a_minute_passes_in_a_second() -> None:
@@ -73,8 +79,8 @@ def test_another_pace_goes_on_from_the_same_time() -> None:
 def test_a_process_that_is_told_the_file_has_the_stacks_time_and_its_jumps(tmp_path: Path) -> None:
     path = tmp_path / "services" / "clock.json"
     begun = datetime.now(UTC)
-    clock.write(path, StackTime.started(pace=1, wall_s=begun.timestamp()))
-    clock.jump(path, -86_400, wall_s=begun.timestamp())
+    at_start = StackTime.started(pace=1, wall_s=begun.timestamp())
+    clock.write(path, at_start.moved_to(-86_400, wall_s=begun.timestamp()))
     told = clock.now({**LOOPBACK, clock.VARIABLE: str(path)})
     assert timedelta(0) <= told - (begun - timedelta(days=1)) < timedelta(minutes=5)
 
