@@ -16,7 +16,7 @@ import orjson
 VERSION: Final = 1
 """Raised when a field changes its meaning or goes; a page of another version asks to be loaded again."""
 
-MAX_ENDPOINTS: Final = 24
+MAX_ENDPOINTS: Final = 20
 MAX_VARIANTS: Final = 4
 MAX_RELEASES: Final = 24
 MAX_LOOKS: Final = 100

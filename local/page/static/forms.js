@@ -13,6 +13,7 @@ const OPTIONS = {
   delay_ms: { label: "Delay, ms", number: true, min: "0", max: "60000", step: "any", value: "500" },
   share: { label: "Share of calls, above 0 to 1", number: true, min: "0.001", max: "1", step: "any", value: "1" },
   count: { label: "Calls until it ends, 0: never", number: true, min: "0", max: "1000000", step: "1", value: "0" },
+  seconds: { label: "Seconds forward; below 0: back", number: true, min: "-2678400", max: "2678400", step: "any", value: "3600" },
   bucket: { label: "Bucket, * for every one", value: "*" },
   prefix: { label: "Prefix of keys", value: "", optional: true },
   table: { label: "Table, * for every one", value: "*" },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from local.faults import KINDS, Faults, make
 from local.page.actions import Actions, fault_of, in_force, kinds
 from local.page.document import MAX_TEXT
+from local.page.server import STATIC
 from serving.errors import LocalStackError
 from tests.fakes.page import ScriptedSender
 
@@ -47,13 +49,20 @@ def test_a_fault_that_is_gone_already_is_refused_in_words(tmp_path: Path) -> Non
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_can_be_asked_for_with_what_it_takes(kind: str, tmp_path: Path) -> None:
     offered = {found.kind: found for found in kinds()}[kind]
-    plain = make(kind)
+    # a jump of no seconds is none
+    plain = make(kind, **({"seconds": 60.0} if "seconds" in offered.takes else {}))
     given = {name: getattr(plain, name) for name in offered.takes}
     page, _ = actions(tmp_path)
     page.add(orjson.dumps({"kind": kind, **given}))
     [held] = Faults(tmp_path).all()
     assert held == plain
     assert in_force(held).name == held.name
+
+
+def test_the_form_has_a_field_for_every_option_that_a_kind_takes() -> None:
+    script = (STATIC / "forms.js").read_text()
+    offered = set(re.findall(r"^  (\w+): \{ label:", script, flags=re.MULTILINE))
+    assert offered == {name for found in kinds() for name in found.takes}
 
 
 @pytest.mark.parametrize(
