@@ -1,7 +1,7 @@
 """What we know of ministack: its private hooks, how it is told its settings, and what it gets wrong.
 
-Its CloudWatch is in `ministack_cloudwatch`, its memory in `ministack_memory`, functions and their roles in
-`ministack_roles`.
+Its CloudWatch is in `ministack_cloudwatch`, its memory in `ministack_memory`, functions, their roles and
+their triggers in `ministack_roles` and `ministack_triggers`.
 
 ministack is pinned exactly; tests/unit/local/test_adapter_contract.py fails when one of these hooks moves.
 """
@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from local import ministack_cloudwatch, ministack_roles
+from local import ministack_cloudwatch, ministack_roles, ministack_triggers
 from local.clock import look_s
 from local.template_types import ResourceType
 from serving.errors import LocalStackError
@@ -35,17 +35,26 @@ _SCHEDULER = "ministack.services.scheduler"
 _SWEEP_S = 10.0
 """How often ministack looks for due schedules."""
 
-HOOKS: dict[str, tuple[str, ...]] = {
-    _APP: ("app",),
-    _PROVISIONERS: ("_RESOURCE_HANDLERS", "_REPLACING_PROPERTIES"),
-    _STACKS: ("_runs_on_worker_thread",),
-    **ministack_cloudwatch.HOOKS,
-    **ministack_roles.HOOKS,
-    _CLOUDWATCH: (*ministack_cloudwatch.HOOKS[_CLOUDWATCH], "time"),
-    _EVENTS: ("_put_events", "time", "_SCHEDULER_TICK_INTERVAL"),
-    _SCHEDULER: ("time", "_SCHEDULE_TICK_INTERVAL"),
-}
-"""Every name of ministack that this module, `ministack_cloudwatch` and `ministack_roles` touch."""
+
+def _together(*parts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    modules = {module for part in parts for module in part}
+    return {module: tuple(dict.fromkeys(name for part in parts for name in part.get(module, ()))) for module in modules}
+
+
+HOOKS = _together(
+    {
+        _APP: ("app",),
+        _PROVISIONERS: ("_RESOURCE_HANDLERS", "_REPLACING_PROPERTIES"),
+        _STACKS: ("_runs_on_worker_thread",),
+        _CLOUDWATCH: ("time",),
+        _EVENTS: ("_put_events", "time", "_SCHEDULER_TICK_INTERVAL"),
+        _SCHEDULER: ("time", "_SCHEDULE_TICK_INTERVAL"),
+    },
+    ministack_cloudwatch.HOOKS,
+    ministack_roles.HOOKS,
+    ministack_triggers.HOOKS,
+)
+"""Every name of ministack that this module and those beside it touch."""
 
 
 def configure(*, port: int, valkey_port: int, region: str, account: str, state_dir: Path) -> None:
@@ -96,6 +105,7 @@ def application(types: Mapping[str, ResourceType]) -> Asgi:
     # our handlers call back over HTTP, so they must not run on the loop that answers
     stacks._runs_on_worker_thread = lambda name: name in ours or runs_on_thread(name)
     ministack_cloudwatch.install()
+    ministack_triggers.Triggers().install()
     app: Asgi = _module(_APP).app
     return app
 

@@ -31,8 +31,8 @@ class Aws:
         self.session = boto3.Session("test", "test", region_name=REGION)
 
     def client(self, service: str, *, attempts: int = 1) -> Any:
-        retries = {"total_max_attempts": attempts, "mode": "standard"}
-        return self.session.client(service, endpoint_url=self.url, config=Config(retries=retries))  # type: ignore[call-overload]
+        config = Config(retries={"total_max_attempts": attempts, "mode": "standard"})
+        return self.session.client(service, endpoint_url=self.url, config=config)  # type: ignore[call-overload]
 
     def role(self, name: str, *statements: dict[str, Any]) -> str:
         """Make a role with one inline policy and give its ARN."""
@@ -73,11 +73,12 @@ TRUST = {
 }
 
 
-@pytest.fixture(name="aws", scope="module")
+@pytest.fixture(name="aws", scope="session")
 def aws_fixture(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Aws]:
     state = tmp_path_factory.mktemp("gateway")
     command = [sys.executable, "-m", "local.gateway", "--state", str(state), "--valkey-port", "1"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment["LAMBDA_ASYNC_RETRY_BASE_SECONDS"] = "0.1"
     environment |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
     with (
         (state / "log").open("wb") as log,
