@@ -79,6 +79,25 @@ def serving(
     emit(document, as_json=as_json, lines=lines)
 
 
+@app.command()
+def local(
+    *,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds over all ways.")] = 9,
+    seconds: Annotated[float, typer.Option(min=0.5, help="Of each run of a round.")] = 3.0,
+    environments: Annotated[Path, typer.Option(help="Where the load client is compiled, once.")] = ENVIRONMENTS,
+    out: Annotated[Path | None, typer.Option(help="Where the files go; build/bench by default.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure what InvokeEndpoint through the local stack adds to the model server alone, and what botocore costs."""
+    from benchmarks.local_stack import command  # noqa: PLC0415 - as above
+
+    told = partial(progress_console.print, markup=False, highlight=False)
+    document, lines = command.run(
+        repeats=repeats, seconds=seconds, cache=environments.expanduser(), out=out or PARTS, told=told
+    )
+    emit(document, as_json=as_json, lines=lines)
+
+
 def _line(report: bench.SizeReport) -> str:
     tar = f"; tar czf {report.tar_czf_mb_s:g} MB/s" if report.tar_czf_mb_s is not None else ""
     return (
