@@ -15,6 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.component_type import component_type
+from local.scaling_types import scaling_types
 from local.template_types import (
     Created,
     Properties,
@@ -43,7 +44,6 @@ class Target:
 def resource_types(target: Target) -> dict[str, ResourceType]:
     """Give the types, wired to the services at `target`."""
     sagemaker = _SageMaker(client("sagemaker", target))
-    scaling = _Scaling(client("application-autoscaling", target))
     cache = _ServerlessCache(client("elasticache", target))
     return {
         "AWS::SageMaker::Model": sagemaker.immutable("Model", "CreateModel"),
@@ -55,18 +55,7 @@ def resource_types(target: Target) -> dict[str, ResourceType]:
             replacing=("EndpointName",),
         ),
         "AWS::SageMaker::InferenceComponent": component_type(sagemaker.client),
-        "AWS::ApplicationAutoScaling::ScalableTarget": ResourceType(
-            create=scaling.create_target,
-            update=scaling.update_target,
-            delete=scaling.delete_target,
-            replacing=("ResourceId", "ScalableDimension", "ServiceNamespace"),
-        ),
-        "AWS::ApplicationAutoScaling::ScalingPolicy": ResourceType(
-            create=scaling.create_policy,
-            update=scaling.update_policy,
-            delete=scaling.delete_policy,
-            replacing=("PolicyName", "ResourceId", "ScalableDimension", "ScalingTargetId", "ServiceNamespace"),
-        ),
+        **scaling_types(client("application-autoscaling", target)),
         "AWS::ElastiCache::ServerlessCache": ResourceType(
             create=cache.create,
             update=cache.update,
@@ -163,51 +152,6 @@ class _SageMaker:
                 raise
 
 
-class _Scaling:
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 - boto3 makes clients at run time
-        self._client = client
-
-    def create_target(self, _logical_id: str, properties: Properties, _stack: str) -> Created:
-        """Register it; its id is AWS's: resource, dimension and namespace between bars."""
-        self._request("RegisterScalableTarget", properties)
-        ref = "|".join(properties[key] for key in ("ResourceId", "ScalableDimension", "ServiceNamespace"))
-        return ref, {"Id": ref}
-
-    def update_target(self, physical_id: str, _old: Properties, new: Properties) -> Created:
-        """Register it again, which changes its bounds."""
-        self._request("RegisterScalableTarget", new)
-        return physical_id, {"Id": physical_id}
-
-    def delete_target(self, physical_id: str, _properties: Properties) -> None:
-        """Deregister it."""
-        self._forget("DeregisterScalableTarget", _target_keys(physical_id))
-
-    def create_policy(self, _logical_id: str, properties: Properties, _stack: str) -> Created:
-        """Put it; its id is its ARN."""
-        arn = self._request("PutScalingPolicy", _with_target(properties))["PolicyARN"]
-        return arn, {"Arn": arn}
-
-    def update_policy(self, physical_id: str, _old: Properties, new: Properties) -> Created:
-        """Put it again."""
-        self._request("PutScalingPolicy", _with_target(new))
-        return physical_id, {"Arn": physical_id}
-
-    def delete_policy(self, _physical_id: str, properties: Properties) -> None:
-        """Delete it."""
-        self._forget("DeleteScalingPolicy", _with_target(properties))
-
-    def _request(self, operation: str, properties: Properties) -> dict[str, Any]:
-        request = request_of(properties, operation, service="application-autoscaling")
-        return call(self._client, operation, **request)
-
-    def _forget(self, operation: str, properties: Properties) -> None:
-        try:
-            self._request(operation, properties)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ObjectNotFoundException":
-                raise
-
-
 class _ServerlessCache:
     """A cache that ElastiCache knows, at the one Valkey server of the stack: plain text, since that one has no TLS."""
 
@@ -256,14 +200,3 @@ def client(service: str, target: Target) -> Any:  # noqa: ANN401 - boto3 makes c
 
 def _endpoint_attributes(arn: str) -> dict[str, str]:
     return {"EndpointName": name_of(arn), "Id": arn}
-
-
-def _target_keys(reference: str) -> dict[str, str]:
-    resource, dimension, namespace = reference.split("|")
-    return {"ResourceId": resource, "ScalableDimension": dimension, "ServiceNamespace": namespace}
-
-
-def _with_target(properties: Properties) -> dict[str, Any]:
-    """Give a policy's properties with the target's three keys, which `ScalingTargetId` stands for."""
-    reference = properties.get("ScalingTargetId")
-    return {**(_target_keys(reference) if reference is not None else {}), **properties}

@@ -180,6 +180,25 @@ def test_a_scalable_target_is_known_by_its_three_keys(wired: Wired) -> None:
     target.delete(REFERENCE, properties)
 
 
+def test_a_target_keeps_the_scheduled_actions_of_its_template_and_no_others(wired: Wired) -> None:
+    target = wired.types["AWS::ApplicationAutoScaling::ScalableTarget"]
+    keys = dict(zip(("ResourceId", "ScalableDimension", "ServiceNamespace"), REFERENCE.split("|"), strict=True))
+    bounds = {"MinCapacity": 1, "MaxCapacity": 2}
+    evening, night = (
+        {"ScheduledActionName": name, "Schedule": "cron(30 17 ? * * *)", "ScalableTargetAction": {"MinCapacity": "2"}}
+        for name in ("evening", "night")
+    )
+    asked = {**keys, **evening, "ScalableTargetAction": {"MinCapacity": 2}}
+    first, then = ({**keys, **bounds, "ScheduledActions": actions} for actions in ([evening, night], [evening]))
+    for actions in ([asked, {**asked, "ScheduledActionName": "night"}], [asked]):
+        wired.scaling.add_response("register_scalable_target", {}, {**keys, **bounds})
+        for action in actions:
+            wired.scaling.add_response("put_scheduled_action", {}, action)
+    wired.scaling.add_response("delete_scheduled_action", {}, {**keys, "ScheduledActionName": "night"})
+    reference, _ = target.create("T", first, "s")
+    target.update(reference, first, then)
+
+
 def test_a_policy_finds_its_target_by_reference(wired: Wired) -> None:
     policy = wired.types["AWS::ApplicationAutoScaling::ScalingPolicy"]
     tracking = {
