@@ -39,7 +39,8 @@ def lines(samples: Sequence[Sample]) -> list[str]:
     """Give what a person reads at the end."""
     told = [
         f"{each.way} adds to {each.to}, {_clients(each.clients)}: p50 {each.p50_ms:+.2f} ms, "
-        f"p90 {each.p90_ms:+.2f} ms, CPU {each.server_cpu_us:+.0f} us of the servers, {each.client_cpu_us:+.0f} us of the client"
+        f"p90 {each.p90_ms:+.2f} ms, CPU {each.server_cpu_us:+.0f} us of the servers, "
+        f"{each.client_cpu_us:+.0f} us of the client"
         for each in comparisons(samples)
     ]
     ours = added(samples, "InvokeEndpoint", "model server", 1)

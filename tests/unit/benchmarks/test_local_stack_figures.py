@@ -37,7 +37,7 @@ def test_what_is_added_is_compared_within_a_round_and_the_median_taken_then() ->
 
 
 def test_a_round_that_lacks_a_way_is_an_error() -> None:
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="longer"):
         added(ROUNDS[:-2], "InvokeEndpoint", "model server", 1)
 
 
