@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local.alarm_watch import AlarmWatch
 from local.clock import FILE, MAX_PACE, ManualClock, SystemClock, checked_pace, look_s
 from local.faults import Faults, make
+from local.sagemaker.metrics import Invocation, Meter
+from local.sagemaker.options import Options
+from local.sagemaker.routes import Target
 from serving.aws.clock import StackTime, read, write
 from serving.errors import LocalStackError
 
@@ -156,3 +162,59 @@ def test_services_look_as_often_as_ever_or_four_times_a_second() -> None:
     assert look_s(10, pace=1) == 10
     assert look_s(10, pace=60) == 15
     assert look_s(2, pace=MAX_PACE) == 60, "a minute, the shortest period of most alarms"
+
+
+MOMENT = 2_000_000_000.0
+"""Far from the machine's time."""
+
+
+class Published:
+    """Stands in for boto3's client of CloudWatch."""
+
+    def __init__(self) -> None:
+        self.data: list[dict[str, Any]] = []
+
+    def put_metric_data(self, **call: Any) -> None:
+        self.data += call["MetricData"]
+
+
+def test_metrics_of_the_data_plane_carry_the_stacks_time() -> None:
+    async def run() -> list[dict[str, Any]]:
+        cloudwatch = Published()
+        meter = Meter(cloudwatch, options=Options(), clock=ManualClock(MOMENT))
+        target = Target(endpoint="e", variant="a", config="c", workers=cast("Any", None), capture=None)
+        meter.count(target, Invocation(status=200, model_s=0.01, total_s=0.02, concurrent=1))
+        await meter.flush()
+        return cloudwatch.data
+
+    moments = {datum["Timestamp"] for datum in asyncio.run(run())}
+    assert moments == {datetime.fromtimestamp(MOMENT, UTC)}
+
+
+class Alarms:
+    """A store with one alarm that is never to be moved; it notes when it is looked at."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.looks: list[float] = []
+
+    def enter(self) -> None:
+        pass
+
+    def alarms(self) -> list[dict[str, Any]]:
+        self.looks.append(self._clock.now() - MOMENT)
+        return []
+
+    samples = set_state = None
+
+
+def test_alarms_are_looked_at_on_the_stacks_time() -> None:
+    async def run() -> list[float]:
+        clock = ManualClock(MOMENT)
+        store = Alarms(clock)
+        watch = asyncio.create_task(AlarmWatch(cast("Any", store), clock=clock, interval_s=15.0).run())
+        await clock.advance(60.0)
+        watch.cancel()
+        return store.looks
+
+    assert asyncio.run(run()) == [0, 15, 30, 45, 60]
