@@ -22,10 +22,22 @@ _POLL_S = 0.02
 _TAIL_BYTES = 2_000
 
 
+class NotWantedError(Exception):
+    """Nobody waits for that child any more."""
+
+
 class Child:
     """One service: its standard error goes to a log, its standard output too after the line that tells the port."""
 
-    def __init__(self, name: str, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        inherited: Sequence[int] = (),
+    ) -> None:
         self.name = name
         self.port = 0
         self._log = log
@@ -39,6 +51,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._log_file,
+                pass_fds=inherited,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, prepared at import
             )
         except OSError as error:
@@ -60,23 +73,24 @@ class Child:
         """Give what others may know of it."""
         return ServiceState(pid=self.pid, port=self.port, log=str(self._log), exit_code=self.exit_code)
 
-    def wait_announced(self, *, timeout_s: float) -> None:
+    def wait_announced(self, *, timeout_s: float, unless: Callable[[], bool]) -> None:
         """Wait until it has printed its port.
 
         Raises:
             LocalStackError: it ended, or said nothing in time; with the last line of its log.
+            NotWantedError: `unless` came true.
 
         """
-        self._wait(self._announced.is_set, timeout_s=timeout_s)
+        self._wait(self._announced.is_set, timeout_s=timeout_s, unless=unless)
 
-    def wait_answering(self, port: int, answers: Callable[[int], bool], *, timeout_s: float) -> None:
-        """Wait until it answers on a port that it was told.
+    def wait_answering(self, port: int, *, process: Callable[[int], int | None], timeout_s: float) -> None:
+        """Wait until it, and no other process, answers on a port that it was told; `process` says which does.
 
         Raises:
             LocalStackError: as above.
 
         """
-        self._wait(lambda: answers(port), timeout_s=timeout_s)
+        self._wait(lambda: process(port) == self.pid, timeout_s=timeout_s, unless=lambda: False)
         self.port = port
 
     def end(self, *, timeout_s: float) -> None:
@@ -96,9 +110,11 @@ class Child:
             self._log_file.flush()
         return last_line(self._log)
 
-    def _wait(self, done: Callable[[], bool], *, timeout_s: float) -> None:
+    def _wait(self, done: Callable[[], bool], *, timeout_s: float, unless: Callable[[], bool]) -> None:
         deadline = time.monotonic() + timeout_s
         while not done():
+            if unless():
+                raise NotWantedError(self.name)
             if self.exit_code is not None:
                 raise LocalStackError(
                     f"{self.name} ended with code {self.exit_code} as it started: {self.last_line()} (log: {self._log})"

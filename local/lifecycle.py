@@ -16,6 +16,8 @@ from serving.errors import LocalStackError
 
 _END_S = 40.0
 _FORCED_END_S = 5.0
+_ORPHANS_S = 30.0
+_STATE_S = 10.0
 _POLL_S = 0.05
 _LOCK = "lock"
 
@@ -34,19 +36,30 @@ def refuse_running(state_dir: Path) -> None:
 def take_lock(state_dir: Path) -> int:
     """Take the folder for one stack; the descriptor, and every copy of it, holds it until it is closed.
 
+    Services of a stack whose supervisor was killed are waited for: they are ending.
+
     Raises:
         LocalStackError: another process starts or runs a stack there.
 
     """
     descriptor = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + _ORPHANS_S
+    while not _locked(descriptor):
+        if report(state_dir)["state"] != "stale" or time.monotonic() > deadline:
+            os.close(descriptor)
+            raise LocalStackError(
+                f"{state_dir}: another process starts a stack there; wait for it, or give another --state"
+            )
+        time.sleep(_POLL_S)
+    return descriptor
+
+
+def _locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise LocalStackError(
-            f"{state_dir}: another process starts a stack there; wait for it, or give another --state"
-        ) from error
-    return descriptor
+    except BlockingIOError:
+        return False
+    return True
 
 
 def report(state_dir: Path) -> dict[str, object]:
@@ -67,7 +80,7 @@ def take_down(state_dir: Path) -> bool:
         LocalStackError: it does not end.
 
     """
-    state = states.read(state_dir)
+    state = _soon(state_dir)
     if state is None or not states.is_alive(state):
         states.forget(state_dir)
         return False
@@ -75,6 +88,25 @@ def take_down(state_dir: Path) -> bool:
         raise LocalStackError(f"process {state.pid} does not end; allowed: a stack of yours; end it by its number")
     states.forget(state_dir)
     return True
+
+
+def _soon(state_dir: Path) -> states.StackState | None:
+    """Give the state of a folder; where a stack begins to start, once it is there."""
+    deadline = time.monotonic() + _STATE_S
+    while (state := states.read(state_dir)) is None and _is_held(state_dir) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return state
+
+
+def _is_held(state_dir: Path) -> bool:
+    try:
+        descriptor = os.open(state_dir / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _locked(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def end(pid: int, *, gone: Callable[[], bool]) -> bool:

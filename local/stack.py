@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -81,6 +82,7 @@ class LocalStack:
         self._stage = self._project.stage(STAGE)
         self._process: subprocess.Popen[bytes] | None = None
         self._deployment: Deployment | None = None
+        self._ended = threading.Event()
 
     def __enter__(self) -> Self:
         """Give the stack, not started yet."""
@@ -200,7 +202,15 @@ class LocalStack:
             work=self._state_dir,
             on_progress=self._on_progress,
         )
-        self._deployment.run()
+        if self._ended.is_set():
+            self._deployment.stop()
+        try:
+            self._deployment.run()
+        except LocalStackError as error:
+            if not self._ended.is_set():
+                raise
+            log = self._state_dir / "logs" / "supervisor.log"
+            raise LocalStackError(f"the stack was ended while it was deployed (log: {log})") from error
 
     def load_features(self) -> None:
         """Fill the feature cache from the ranker's world.
@@ -274,7 +284,7 @@ class LocalStack:
         arguments = ["--state", str(self._state_dir), "--root", str(self._root), "--stage", STAGE]
         arguments += [word for name in _PORTS for word in (f"--{name}-port", str(self._ports[name]))]
         flags = {"--owned": not self._detached, "--scale": self._scales, "--keep": self._keep}
-        arguments += [flag for flag, given in flags.items() if given]
+        arguments += [*(flag for flag, given in flags.items() if given), "--lock", str(lock)]
         with (self._state_dir / "logs" / "supervisor.log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package
                 [sys.executable, "-m", "local.supervisor", *arguments],
@@ -289,6 +299,14 @@ class LocalStack:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
+        threading.Thread(target=self._end_with, args=(self._process,), name="supervisor", daemon=True).start()
+
+    def _end_with(self, supervisor: subprocess.Popen[bytes]) -> None:
+        """End the deployment when the stack under it is ended: the CDK CLI would ask again for a minute."""
+        supervisor.wait()
+        self._ended.set()
+        if self._deployment is not None:
+            self._deployment.stop()
 
     def _wait_for(self, done: Callable[[StackState], bool], *, what: str) -> StackState:
         deadline = time.monotonic() + _START_S

@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from local import state as states
 from local import valkey
-from local.children import Child
+from local.children import Child, NotWantedError
 from local.environment import clean_environment, stack_environment
 from local.kept import snapshot_path
 from local.listener import free_port
@@ -48,6 +49,8 @@ class Supervisor:
     keeps: bool = False
     children: dict[str, Child] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
+    lock: int | None = None
+    ending: bool = False
     received: queue.SimpleQueue[int] = field(default_factory=queue.SimpleQueue)
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -59,12 +62,14 @@ class Supervisor:
     def run(self) -> int:
         """Start the services and look after them until a signal says to end; 1 if they cannot start."""
         for number in (*_END, signal.SIGCHLD, START_API):
-            signal.signal(number, lambda received, _frame: self.received.put(received))
+            signal.signal(number, self._hear)
         try:
             self._write()
             self._start_services()
             self._write()
             self._watch()
+        except NotWantedError:
+            _log.info("asked to end before it had started")
         except LocalStackError as error:
             _log.exception("the stack cannot start")
             self._end_all()
@@ -73,6 +78,10 @@ class Supervisor:
         self._end_all()
         states.forget(self.state_dir)
         return 0
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        self.ending = self.ending or number in _END
+        self.received.put(number)
 
     def _watch(self) -> None:
         reported: set[str] = set()
@@ -89,14 +98,11 @@ class Supervisor:
         stage = load_stage(self.root, self.stage_name)
         folder = self.state_dir / "services"
         folder.mkdir(parents=True, exist_ok=True)
-        valkey_port = self.ports["valkey"] or free_port()
-        command = valkey.command(valkey_port, folder, keeps=self.keeps)
-        cache = self._child("valkey", command, environment=clean_environment({}))
+        cache = self._start_valkey(folder)
         support_port = ("--port", str(self.ports["support"]))
         support = self._python("support", "local.support_server", *support_port, environment=clean_environment({}))
-        support.wait_announced(timeout_s=_START_S)
-        cache.wait_answering(valkey_port, valkey.answers, timeout_s=_START_S)
-        ports = {"valkey_port": valkey_port, "support_port": support.port}
+        support.wait_announced(timeout_s=_START_S, unless=lambda: self.ending)
+        ports = {"valkey_port": cache.port, "support_port": support.port}
         clock = states.clock_file(self.state_dir)
         environment = stack_environment(stage, gateway_port=self.ports["gateway"], clock=clock, **ports)
         if self.ports["gateway"] == 0:
@@ -104,20 +110,36 @@ class Supervisor:
             del environment["AWS_ENDPOINT_URL"], environment["AWS_ENDPOINT_URL_S3"]
         arguments = (
             *("--state", str(folder), "--port", str(self.ports["gateway"])),
-            *("--valkey-port", str(valkey_port), "--valkey-pid", str(cache.pid)),
+            *("--valkey-port", str(cache.port), "--valkey-pid", str(cache.pid)),
             *("--stage", stage.name, "--region", stage.region, "--account", stage.account),
             *(("--scale",) if self.scales else ()),
             *(("--kept", str(snapshot_path(self.state_dir))) if self.keeps else ()),
         )
         gateway = self._python("gateway", "local.gateway", *arguments, environment=clean_environment(environment))
-        gateway.wait_announced(timeout_s=_START_S)
+        gateway.wait_announced(timeout_s=_START_S, unless=lambda: self.ending)
         self.environment = clean_environment(stack_environment(stage, gateway_port=gateway.port, clock=clock, **ports))
+
+    def _start_valkey(self, folder: Path) -> Child:
+        """Give the cache, answering; a free port can be somebody else's a moment later, so others are tried."""
+        for last in (False, False, True):
+            port = self.ports["valkey"] or free_port()
+            command = valkey.command(port, folder, keeps=self.keeps)
+            cache = self._child("valkey", command, environment=clean_environment({}))
+            try:
+                cache.wait_answering(port, process=valkey.process_of, timeout_s=_START_S)
+            except LocalStackError:
+                if last or self.ports["valkey"]:
+                    raise
+                cache.end(timeout_s=1)
+            else:
+                break
+        return cache
 
     def _start_api(self) -> None:
         arguments = ("--port", str(self.ports["api"]))
         child = self._python("api", "lambdas.predict.asgi", *arguments, environment=self.environment)
         try:
-            child.wait_announced(timeout_s=_START_S)
+            child.wait_announced(timeout_s=_START_S, unless=lambda: self.ending)
         except LocalStackError as error:
             child.end(timeout_s=1)
             _log.error("%s", error)
@@ -126,7 +148,10 @@ class Supervisor:
         return self._child(name, [sys.executable, "-m", module, *arguments], environment=environment)
 
     def _child(self, name: str, command: list[str], *, environment: dict[str, str]) -> Child:
-        child = Child(name, command, environment=environment, log=self.state_dir / "logs" / f"{name}.log")
+        log = self.state_dir / "logs" / f"{name}.log"
+        # with the lock, the folder is free for the next stack when the last service is gone, not the supervisor alone
+        inherited = () if self.lock is None else (self.lock,)
+        child = Child(name, command, environment=environment, log=log, inherited=inherited)
         self.children[name] = child
         _log.info("%s runs as process %d", name, child.pid)
         self._write()
@@ -163,6 +188,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--stage", default="dev", help="the stage that will be deployed")
     for name in _PORTS:
         parser.add_argument(f"--{name}-port", type=int, default=0, help=f"port of {name}, 0 for a free one")
+    parser.add_argument("--lock", type=int, help="descriptor that holds the folder")
     parser.add_argument("--keep", action="store_true", help="go on from what is kept in the folder, and keep it")
     parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
     parser.add_argument(
@@ -177,6 +203,7 @@ def main(argv: list[str] | None = None) -> int:
         ports={name: getattr(arguments, f"{name}_port") for name in _PORTS},
         scales=arguments.scale,
         keeps=arguments.keep,
+        lock=arguments.lock,
     )
     _end_with_owner(lambda: arguments.owned or not supervisor.complete)
     return supervisor.run()

