@@ -22,6 +22,9 @@ _RULES = "tests/unit/local/test_scaling_rules.py"
 _WATCH = "tests/unit/local/test_scaling_watch.py"
 _TYPES = "tests/unit/local/test_sagemaker_scaled_types.py"
 _ALARMS = "tests/unit/local/test_alarms_missing_data.py"
+_METRIC_MATH = "tests/unit/local/test_metric_math.py"
+_ALARM_CALLS = "tests/integration/local_alarms/test_alarms_over_http.py"
+_ALARM_REQUESTS = "tests/unit/local/test_alarm_requests.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +175,7 @@ ROWS = (
     Row(
         what="target tracking, step scaling, cooldowns, bounds",
         aws="proportional, largest policy wins, scale-in waits (Application Auto Scaling guide)",
-        here="same with `local up --scale`; a tracking policy makes no alarms of its own",
+        here="same with `local up --scale`",
         client="pure rules",
         held_by=(_RULES, "test_a_decision_is_within_the_bounds_and_the_largest_wish_wins"),
     ),
@@ -186,9 +189,58 @@ ROWS = (
     Row(
         what="alarms: M of N, percentiles, missing data",
         aws="CloudWatch guide, missing data",
-        here="same for one metric; metric math keeps its state",
+        here="same",
         client="pure rules",
         held_by=(_ALARMS, "*"),
+    ),
+    Row(
+        what="the alarms of target tracking",
+        aws="AlarmHigh, AlarmLow in DescribeAlarms and in the policy's answers; gone with it (guide, target tracking)",
+        here="same; the policy acts while one of them rings; which statistic of concurrency AWS takes is not known",
+        client="boto3 and its paginators",
+        held_by=(_ALARM_CALLS, "test_a_tracking_policy_shows_its_two_alarms_until_it_is_deleted"),
+    ),
+    Row(
+        what="scheduled scaling: at, rate, cron, time zone, start and end",
+        aws="minimum and maximum change, capacity outside of them follows (guide, scheduled scaling)",
+        here="same with `--scale`; what was due several times between two looks counts once; W of cron is refused",
+        client="boto3 and its paginators",
+        held_by=(_ALARM_CALLS, "test_a_scheduled_action_changes_the_range_and_is_told_as_an_activity"),
+    ),
+    Row(
+        what="alarms on metric math",
+        aws="one time series made of others (guide, using metric math)",
+        here="same functions and gaps; of metrics with several periods the longest counts: AWS does not say",
+        client="boto3; numpy as an oracle",
+        held_by=(_METRIC_MATH, "test_random_expressions_over_random_series_give_what_numpy_gives"),
+    ),
+    Row(
+        what="PutMetricAlarm with what CloudWatch refuses",
+        aws="ValidationError",
+        here="same; so are SEARCH, anomaly bands, trimmed statistics and suppressed actions, which are not here",
+        client="boto3, the query protocol",
+        held_by=(_ALARM_REQUESTS, "test_what_it_refuses_is_refused_by_name"),
+    ),
+    Row(
+        what="GetMetricData",
+        aws="metrics, percentiles and expressions; the newest first",
+        here="same; the whole answer is one page",
+        client="boto3 and its paginator, the query protocol",
+        held_by=(_ALARM_CALLS, "test_metric_data_has_expressions_percentiles_and_exact_dimensions"),
+    ),
+    Row(
+        what="actions and history of an alarm",
+        aws="once a change of state; SetAlarmState lasts until the next evaluation (API SetAlarmState)",
+        here="same; looked at every two seconds",
+        client="boto3, SNS to SQS",
+        held_by=(_ALARM_CALLS, "test_an_alarm_on_an_expression_rings_once_for_its_own_variant"),
+    ),
+    Row(
+        what="composite alarms",
+        aws="AND, OR, NOT over the states of others (API PutCompositeAlarm)",
+        here="same; a template's AWS::CloudWatch::CompositeAlarm is refused",
+        client="boto3",
+        held_by=(_ALARM_CALLS, "test_a_composite_alarm_follows_the_states_of_others"),
     ),
 )
 
