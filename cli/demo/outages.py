@@ -79,7 +79,7 @@ class Outages:
     def unhealthy_deployment(self) -> Outage:
         """Deploy containers that fail their health check, by SageMaker's own UpdateEndpoint, while visitors come."""
         before = self._config()
-        asked = f"{before}-unhealthy"
+        asked = f"{self._endpoint}-unhealthy"
         described = self._sagemaker.describe_endpoint_config(EndpointConfigName=before)
         self._sagemaker.create_endpoint_config(
             EndpointConfigName=asked, ProductionVariants=described["ProductionVariants"]

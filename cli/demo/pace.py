@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looks:
-    """Visits before each look at a release, in its canary and in its decision stage, and the most looks."""
+    """Visits before the first look at each stage of a release, visits before each further one, and the most looks."""
 
     canary: int
     decision: int
+    further: int
     at_most: int
 
 
@@ -30,35 +31,37 @@ class Pace:
     shortened: tuple[str, ...] = ()
 
 
-# A worse version needs its looks late: until 1,200 visits an arm, chance may show it as merely no better, and the
-# release would end inconclusive before it could be rolled back.
-_WORSE = Looks(canary=1_200, decision=2_400, at_most=8)
+_WORSE_DECISION = 2_800
+"""A worse version is looked at late: with fewer visits, chance may show it as merely no better, and the release would
+end inconclusive before its harm is sure. Simulated with the bounds of the policy `demo`, that happens to 1 of 20 after
+1,600 visits and to 1 of 200 after 2,800.
+"""
 
 FULL = Pace(
     name="full",
-    better=Looks(canary=600, decision=600, at_most=24),
-    worse=_WORSE,
+    better=Looks(canary=600, decision=600, further=600, at_most=24),
+    worse=Looks(canary=2_400, decision=_WORSE_DECISION, further=600, at_most=12),
     after=400,
     others=100,
     lambda_routes=True,
-    outages=("error", "slow", "unhealthy"),
+    outages=("error", "slow", "cache", "unhealthy"),
     visits_an_outage=400,
     visits_a_window=600,
 )
 FAST = Pace(
     name="fast",
-    better=Looks(canary=1_200, decision=2_400, at_most=8),
-    worse=_WORSE,
-    after=200,
+    better=Looks(canary=1_200, decision=2_400, further=400, at_most=12),
+    worse=Looks(canary=1_200, decision=_WORSE_DECISION, further=400, at_most=12),
+    after=100,
     others=10,
     lambda_routes=False,
     outages=("error",),
-    visits_an_outage=200,
+    visits_an_outage=100,
     visits_a_window=300,
     shortened=(
         "one look a stage of a release where the whole demo looks more often",
-        "one fault of three: the endpoint that fails; none that is slow, no deployment of unhealthy containers",
-        "half the requests in a window of drift, a tenth on the other routes",
+        "one fault of four: no slow endpoint, no cache that is down, no deployment of unhealthy containers",
+        "half the requests in a window of drift, fewer on the other routes and after each scene",
         "no calls of the HTTP API's Lambda function",
     ),
 )

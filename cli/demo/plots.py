@@ -1,22 +1,18 @@
-"""The report's plots: SVG with text as paths, on whatever background the page has."""
+"""The report's plots, one function each."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from cli.demo.findings import Drifted, Look, Outage, Released
 from cli.demo.result import Scene
 from cli.demo.tally import RouteLatency, Tally
+from cli.pages import BAD, GOOD, LINE, A, B, svg
 
-A, B, LINE, GOOD, BAD = "#5b8def", "#f2994a", "#8a94a6", "#27ae60", "#eb5757"
-_WIDTH, _HEIGHT = 6.4, 3.2
 _ROW = 0.34
 _EDGE = 1.1
 _SHOWN_UPLIFT = (-1.0, 1.5)
@@ -39,7 +35,7 @@ def split(better: Released, worse: Released | None) -> Markup:
         ax.invert_yaxis()
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, labelcolor=LINE)
 
-    return _svg(draw, height=_EDGE + _ROW * len(rows))
+    return svg(draw, height=_EDGE + _ROW * len(rows))
 
 
 def uplift(release: Released, *, min_uplift: float) -> Markup:
@@ -57,7 +53,7 @@ def uplift(release: Released, *, min_uplift: float) -> Markup:
         ax.set_ylabel(f"uplift of {release.challenger} over {release.production}")
         ax.legend(frameon=False, fontsize=7, labelcolor=LINE, ncols=2)
 
-    return _svg(draw)
+    return svg(draw)
 
 
 def faults(outages: Sequence[Outage]) -> Markup:
@@ -78,7 +74,7 @@ def faults(outages: Sequence[Outage]) -> Markup:
         ax.invert_yaxis()
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, labelcolor=LINE)
 
-    return _svg(draw, height=_EDGE + _ROW * len(rows))
+    return svg(draw, height=_EDGE + _ROW * len(rows))
 
 
 def latency(routes: Mapping[str, RouteLatency], budgets_ms: Mapping[str, float]) -> Markup:
@@ -97,7 +93,7 @@ def latency(routes: Mapping[str, RouteLatency], budgets_ms: Mapping[str, float])
         ax.set_xlabel("ms as the client saw it, p50 to p99 (mark: p90)")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize=7, labelcolor=LINE)
 
-    return _svg(draw)
+    return svg(draw)
 
 
 def drift(found: Drifted) -> Markup:
@@ -115,7 +111,7 @@ def drift(found: Drifted) -> Markup:
         ax.margins(y=0.3)
         ax.legend(frameon=False, fontsize=7, labelcolor=LINE, loc="upper left")
 
-    return _svg(draw)
+    return svg(draw)
 
 
 def timeline(scenes: Sequence[Scene]) -> Markup:
@@ -131,7 +127,7 @@ def timeline(scenes: Sequence[Scene]) -> Markup:
         ax.set_xlabel("seconds since the first scene began")
         ax.invert_yaxis()
 
-    return _svg(draw, height=_EDGE + _ROW * len(scenes))
+    return svg(draw, height=_EDGE + _ROW * len(scenes))
 
 
 def _answered(release: Released) -> list[tuple[str, Tally]]:
@@ -164,22 +160,3 @@ def _bounds(ax: Axes, looks: Sequence[Look], *, colour: str) -> None:
 
 def _stage(look: Look) -> str:
     return f"{look.state}, {look.share:.0%} of traffic"
-
-
-def _svg(draw: Callable[[Axes], None], *, height: float = _HEIGHT) -> Markup:
-    # text as paths: the page needs no font and no network
-    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "streamhub", "font.size": 9}):
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-        axes = figure.subplots()
-        figure.patch.set_alpha(0)
-        axes.patch.set_alpha(0)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(LINE)
-        axes.tick_params(colors=LINE)
-        axes.xaxis.label.set_color(LINE)
-        axes.yaxis.label.set_color(LINE)
-        draw(axes)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    text = out.getvalue()
-    return Markup(text[text.index("<svg") :])  # noqa: S704 # matplotlib's own markup, no user text in it

@@ -11,7 +11,6 @@ from cli.demo.clock import DemoClock
 from cli.demo.findings import Look, Released
 from cli.demo.operator import Operator
 from cli.demo.pace import Looks
-from cli.demo.tally import Tally
 from cli.demo.visitors import Stage, Visitors
 from models.recommendation_ranker.world import World
 from serving.aws.traffic import traffic_of
@@ -70,7 +69,8 @@ class Releases:
             record = self._operator.record(self._model.name)
             stage = _stage(record)
             self._visitors.wait_for(stage)
-            visits = self._visits(record, looks)
+            first = not seen or seen[-1].stage != record.stage_index
+            visits = self._visitors.visit(_before(record, looks, first=first), clicks=True)
             self._clock.move_on(timedelta(days=1))
             look, decision = self._operator.look(
                 self._model.name, impressions=self._visitors.counted[stage], visits=visits
@@ -81,9 +81,6 @@ class Releases:
                 return seen, decision
         return seen, _UNDECIDED
 
-    def _visits(self, record: ReleaseRecord, looks: Looks) -> Tally:
-        return self._visitors.visit(looks.canary if record.state is ReleaseState.CANARY else looks.decision)
-
 
 def truths(model: ModelSpec, world: World, *, models: Path) -> dict[str, float]:
     """Give each version's true click rate in the simulated world: what the releases have to find out."""
@@ -91,6 +88,12 @@ def truths(model: ModelSpec, world: World, *, models: Path) -> dict[str, float]:
         version: true_click_rate(world, models / model.name / entry.weights)
         for version, entry in model.versions.items()
     }
+
+
+def _before(record: ReleaseRecord, looks: Looks, *, first: bool) -> int:
+    if not first:
+        return looks.further
+    return looks.canary if record.state is ReleaseState.CANARY else looks.decision
 
 
 def _stage(record: ReleaseRecord) -> Stage:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from cli.demo import plots
 from cli.demo.result import DemoResult, machine
+from cli.pages import write_page
 from serving.spec import ModelSpec
 
 
 def write(result: DemoResult, models: Mapping[str, ModelSpec], *, min_uplift: float, to: Path) -> Path:
     """Write the report and give its path; the file appears whole or not at all. It shows the scenes that came."""
-    environment = Environment(
-        loader=PackageLoader("cli.demo", "."), autoescape=select_autoescape(default=True), undefined=StrictUndefined
-    )
-    html = environment.get_template("report.html.j2").render(
-        result=result, plots=_plots(result, models, min_uplift=min_uplift), machine=machine()
-    )
-    to.parent.mkdir(parents=True, exist_ok=True)
-    partial = to.with_suffix(".partial")
-    partial.write_text(html, encoding="utf-8")
-    os.replace(partial, to)  # noqa: PTH105 # atomic on one file system, which Path.replace says less plainly
-    return to
+    drawn = _plots(result, models, min_uplift=min_uplift)
+    return write_page(to, package="cli.demo", template="report.html.j2", result=result, plots=drawn, machine=machine())
 
 
 def _plots(result: DemoResult, models: Mapping[str, ModelSpec], *, min_uplift: float) -> dict[str, Markup]:

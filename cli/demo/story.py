@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.demo import promises
 from cli.demo.audience import Audience
@@ -30,6 +31,7 @@ from local.stack import LocalStack
 from models.recommendation_ranker.world import WORLD_SEED, World
 from serving.aws.http_api import SignedApi
 from serving.aws.session import client
+from serving.errors import LocalStackError
 from serving.spec import ModelSpec, endpoint_name
 from serving.spec.load import Project
 
@@ -112,7 +114,12 @@ class Story:
     def _play(self, title: str, scene: Callable[[], Sequence[Promise]]) -> bool:
         self._display.begin(title)
         started = time.perf_counter()
-        kept = scene()
+        try:
+            kept = scene()
+        except (BotoCoreError, ClientError) as error:
+            raise LocalStackError(
+                f"{title}: got {error}; allowed an answer of the local AWS; see {self._services.parent / 'logs'}"
+            ) from error
         played = Scene(title=title, seconds=time.perf_counter() - started, promises=tuple(kept))
         self._result.scenes.append(played)
         self._display.end(title, kept=played.kept, seconds=played.seconds, seen=played.seen)

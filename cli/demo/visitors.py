@@ -43,9 +43,9 @@ class Visitors:
         """Latency by route of what was answered so far."""
         return {route: RouteLatency.of(values) for route, values in sorted(self._latencies_ms.items())}
 
-    def visit(self, count: int, *, clients: int = CLIENTS) -> Tally:
-        """Send visits, then the clicks that they lead to; give what became of the visits."""
-        clicks: list[Ask] = []
+    def visit(self, count: int, *, clicks: bool = False, clients: int = CLIENTS) -> Tally:
+        """Send visits, and with `clicks` those that they lead to; give what became of the visits."""
+        clicked: list[Ask] = []
         done = Counter[str]()
 
         def note(answer: Answer) -> None:
@@ -53,10 +53,10 @@ class Visitors:
             self._advance(done["visits"], count)
             if answer.status == HTTPStatus.OK:
                 self.counted[stage_of(answer)] += 1
-                clicks.extend(self._audience.outcomes(answer))
+                clicked.extend(self._audience.outcomes(answer) if clicks else ())
 
         tally = self._send(self._audience.asks(count), note, clients=clients)
-        answers = send(self._api_url, clicks, clients=clients)
+        answers = send(self._api_url, clicked, clients=clients)
         self.outcomes += Tally.of(answers, success=HTTPStatus.ACCEPTED)
         return tally
 

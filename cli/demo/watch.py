@@ -24,7 +24,7 @@ from serving.features.views import View
 from serving.spec import ModelSpec, Slot, endpoint_name
 
 PATIENCE_S = 30.0
-_POLL_S = 0.5
+_POLL_S = 0.2
 _USER_VIEW = "user_profile"
 
 
