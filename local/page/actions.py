@@ -110,6 +110,8 @@ def _said(name: str, value: object) -> str:
         return f"{value:.0%} of calls"
     if name == "delay_ms":
         return f"{value:g} ms more"
+    if name == "seconds":
+        return f"{value:+g} s"
     if name == "count":
         return f"{value} calls left" if value else ""
     return f"{name} {value}" if value else ""

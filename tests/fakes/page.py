@@ -31,6 +31,7 @@ from local.page.document import (
 )
 from local.page.server import Page, read_assets
 from local.page.traffic import Answer, Burst, BurstResult, summary
+from serving.errors import LocalStackError
 
 NOW = datetime(2026, 12, 3, 10, 0, tzinfo=UTC)
 RANKER = "streamhub-dev-recommendation-ranker"
@@ -222,9 +223,15 @@ class ScriptedSender:
     """Answers a burst without sending it: every fourth request meets an error."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.sent: list[Burst] = []
+        self.refusal = ""
 
     def send(self, burst: Burst) -> BurstResult:
+        if self.refusal:
+            raise LocalStackError(self.refusal)
         self.sent.append(burst)
         answers = [
             Answer(status=424 if number % 4 == 3 else 200, variant="ab"[number % 2], latency_ms=4.0 + number, note="")

@@ -10,7 +10,7 @@ const ENDS = new Set(["promoted", "rolled-back", "inconclusive"]);
 export function releasesOf(state, width) {
   const without = state.models_without_release;
   const none = without.length === 0 ? null : h("p", { class: "quiet" }, `No release yet: ${without.join(", ")}.`);
-  if (state.releases.length === 0 && none !== null) {
+  if (state.releases.length === 0) {
     return [...troubles(state, "releases"), empty("No release yet. Start one with streamhub release start."), none];
   }
   return [...troubles(state, "releases"), ...state.releases.map((release) => card(release, state, width)), none];

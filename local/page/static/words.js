@@ -54,7 +54,7 @@ const WORDS = {
 
 /** A state as a sign and a word. */
 export function badge(state, tone = TONES[state] ?? "busy", word = WORDS[state] ?? spoken(state)) {
-  return h("span", { class: `badge ${tone}` }, h("span", { "aria-hidden": "true" }, SIGNS[tone]), " ", word);
+  return h("span", { class: `badge ${tone}` }, h("span", { "aria-hidden": "true" }, SIGNS[tone]), "\u00a0", word);
 }
 
 export function spoken(state) {

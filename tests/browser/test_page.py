@@ -1,0 +1,366 @@
+"""The local stack's page as people use it: in a real browser, by keyboard, on a phone, in the dark, when all fails."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from local.page.document import Problem, State
+from local.page.traffic import Burst
+from tests.fakes.page import (
+    NOW,
+    RANKER,
+    Script,
+    Server,
+    alarm,
+    empty_state,
+    endpoint,
+    feature,
+    full_state,
+    release,
+    served,
+    variant,
+    window,
+)
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PHONE, DESKTOP = 360, 1280
+HOSTILE = "<img src=x onerror=alert(1)>&amp;'\"</script><script>alert(2)</script>"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+TARGET_PX = 44
+"""WCAG 2.2, 2.5.5 Target Size (Enhanced)."""
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"),
+]
+# what the browser itself says when the policy stops something
+_LISTEN = "addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective}`))"
+
+
+@dataclass
+class Visit:
+    """One open page, what it asked for, and what went wrong in it."""
+
+    page: Page
+    script: Script
+    server: Server
+    asked: list[str]
+    faults: list[str]
+
+    def poll(self) -> None:
+        """Let the page ask at once, and wait until it has."""
+        with self.page.expect_response("**/state.json"):
+            self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+    def show(self, state: State) -> None:
+        self.script.state = state
+        self.poll()
+
+    def text(self, selector: str) -> str:
+        return self.page.locator(selector).inner_text()
+
+
+@pytest.fixture(scope="module", name="browser")
+def browser_fixture() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visitor:
+    """Opens pages of one browser on one scripted stack."""
+
+    browser: Browser
+    script: Script
+    server: Server
+    visits: list[Visit]
+
+    def __call__(self, state: State | None = None, *, width: int = DESKTOP, scheme: str = "light") -> Visit:
+        self.script.state = state if state is not None else full_state()
+        page = self.browser.new_page(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            reduced_motion="reduce",
+        )
+        visit = Visit(page, self.script, self.server, [], [])
+        self.visits.append(visit)
+        page.add_init_script(_LISTEN)
+        page.on("console", lambda message: visit.faults.append(message.text))
+        page.on("pageerror", lambda error: visit.faults.append(str(error)))
+        page.on("dialog", lambda dialog: visit.faults.append(f"dialog {dialog.message}"))
+        page.on("request", lambda request: visit.asked.append(request.url))
+        page.goto(self.server.url)
+        expect(page.locator("#connection-text")).to_have_text("Connected")
+        return visit
+
+
+@pytest.fixture(scope="module", name="stack")
+def stack_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Script, Server]]:
+    script = Script(folder=tmp_path_factory.mktemp("page"))
+    with served(script) as server:
+        yield script, server
+
+
+@pytest.fixture(name="visit")
+def visit_fixture(browser: Browser, stack: tuple[Script, Server]) -> Iterator[Visitor]:
+    script, server = stack
+    script.sender.reset()
+    for fault in script.faults.all():
+        script.faults.remove(fault.name)
+    visitor = Visitor(browser, script, server, [])
+    yield visitor
+    for visit in visitor.visits:
+        visit.page.close()
+
+
+def problems_of_fit(page: Page) -> list[str]:
+    found: list[str] = page.evaluate(
+        """(least) => [...document.querySelectorAll("button, input, select, summary, nav a, footer a")]
+            .filter((e) => e.getClientRects().length && (e.offsetHeight < least || e.offsetWidth < least))
+            .map((e) => `small: ${e.outerHTML}`)
+          .concat([...document.querySelectorAll(".card *")]
+            .filter((e) => e.getBoundingClientRect().right > e.closest(".card").getBoundingClientRect().right + 1)
+            .map((e) => `outside its card: ${e.outerHTML}`))""",
+        TARGET_PX,
+    )
+    return found
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "light"), (DESKTOP, "dark")])
+def test_all_of_a_stack_fits_its_window_is_accessible_and_stays_at_home(
+    visit: Visitor, width: int, scheme: str
+) -> None:
+    seen = visit(width=width, scheme=scheme)
+    page = seen.page
+    page.get_by_role("button", name="Send traffic").click()
+    expect(page.locator("#traffic-result table")).to_be_visible()
+    page.get_by_role("button", name="Inject the fault").click()
+    expect(page.get_by_role("button", name="Remove the fault slow:*")).to_be_visible()
+    page.locator("#alarms summary").first.click()
+    results = Axe().run(page, options={"runOnly": RULES})
+    assert results.violations_count == 0, results.generate_report()
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert problems_of_fit(page) == []
+    assert seen.faults == []
+    home = f"http://127.0.0.1:{seen.server.port}/_streamhub"
+    assert [url for url in seen.asked if not url.startswith(home)] == []
+
+
+def test_every_part_of_the_document_is_on_the_page(visit: Visitor) -> None:
+    seen = visit()
+    assert "b: p99 over budget" in seen.text("#endpoints")
+    assert "1 → 2" in seen.text("#endpoints")
+    assert "A tick now would hold: waiting for time" in seen.text("#releases")
+    assert "2.1 h of at least 24.0 h" in seen.text("#releases")
+    assert "No release yet: content_moderator, thumbnail_scorer." in seen.text("#releases")
+    assert "Drifted" in seen.text("#drift")
+    assert "for 4 min" in seen.text("#alarms")
+    assert "1 alarm that only scales" in seen.text("#alarms")
+    assert "No fault is in force." in seen.text("#faults")
+    assert "of 5" in seen.text("#overview")
+
+
+def test_each_plot_says_its_newest_numbers_and_has_them_all_in_a_table(visit: Visitor) -> None:
+    page = visit().page
+    plots = page.locator("figure svg[role=img]")
+    assert plots.count() == 2
+    for index in range(plots.count()):
+        figure = page.locator("figure").nth(index)
+        assert "Newest: " in str(plots.nth(index).get_attribute("aria-label"))
+        figure.locator("summary").click()
+        assert figure.locator("tbody tr").count() >= 12
+
+
+def test_traffic_and_faults_need_no_mouse(visit: Visitor) -> None:
+    seen = visit()
+    page, keys = seen.page, seen.page.keyboard
+
+    def tab_to(selector: str) -> None:
+        for _ in range(60):
+            keys.press("Tab")
+            if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+                outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+                assert outline == "solid"
+                return
+        raise AssertionError(f"no Tab leads to {selector}")
+
+    keys.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    keys.press("Enter")
+    tab_to("#traffic-requests")
+    keys.press("Control+a")
+    keys.type("8")
+    keys.press("Enter")
+    expect(page.locator("#traffic-said")).to_have_text("6 of 8 requests answered 200, in 0.2 s.")
+    assert page.evaluate("document.activeElement.id") == "traffic-requests"
+    assert seen.script.sender.sent == [Burst(target="route:/v1/rank", requests=8, clients=4)]
+    tab_to("#fault-kind")
+    keys.type("throttle")
+    expect(page.locator("#fault-does")).to_contain_text("ThrottlingException")
+    keys.press("Tab")
+    keys.type(RANKER)
+    tab_to("#fault-share")
+    keys.press("Enter")
+    expect(page.locator("#fault-said")).to_contain_text("Injected throttle:")
+    assert [(fault.kind, fault.endpoint) for fault in seen.script.faults.all()] == [("throttle", RANKER)]
+    page.locator("#faults-heading").focus()
+    tab_to("#faults-body button")
+    keys.press("Enter")
+    expect(page.locator("#faults-body")).to_have_text("No fault is in force.")
+    assert page.evaluate("document.activeElement.id") == "faults-heading"
+    assert seen.script.faults.all() == ()
+    assert seen.faults == []
+
+
+def hostile_state() -> State:
+    one = replace(variant("a", HOSTILE, 1.0, p99_ms=5.0), name=HOSTILE)
+    told = replace(
+        release(), model=HOSTILE, release_id=HOSTILE, actor=HOSTILE, reason=HOSTILE, rule=HOSTILE, note=HOSTILE
+    )
+    return replace(
+        full_state(),
+        stage=HOSTILE,
+        endpoints=[replace(endpoint(HOSTILE, HOSTILE, 12.0, one, status=HOSTILE), failure=HOSTILE)],
+        releases=[replace(told, gates=[replace(gate, name=HOSTILE, text=HOSTILE) for gate in told.gates])],
+        models_without_release=[HOSTILE],
+        drift=[replace(window(), model=HOSTILE, text=HOSTILE, verdict=HOSTILE, features=[feature(HOSTILE, 0.3)])],
+        alarms=[alarm(HOSTILE, "ALARM", minutes=1, reason=HOSTILE)],
+        targets=[replace(target, label=HOSTILE, id=HOSTILE) for target in full_state().targets],
+        problems=[Problem(part="alarms", text=HOSTILE)],
+    )
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_hostile_names_are_text_and_break_nothing(visit: Visitor, width: int) -> None:
+    seen = visit(hostile_state(), width=width)
+    assert seen.text("#endpoints h3") == HOSTILE
+    assert HOSTILE in seen.text("#alarms")
+    assert seen.page.locator("main img, main script, body > script").count() == 0
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert seen.faults == []
+
+
+def test_names_as_long_as_they_may_be_break_no_layout(visit: Visitor) -> None:
+    long = "x" * 300
+    state = replace(
+        hostile_state(),
+        endpoints=[endpoint(long, long, 12.0, replace(variant("a", "1.0.0", 1.0, p99_ms=5.0), name=long[:63]))],
+        drift=[replace(window(), features=[feature(long, 0.3)])],
+        alarms=[alarm(long, "ALARM", minutes=1, reason=long)],
+    )
+    seen = visit(state, width=PHONE)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_a_stack_that_goes_away_is_said_to_be_gone_and_found_again(visit: Visitor) -> None:
+    seen = visit()
+    page = seen.page
+    seen.server.go_away()
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.locator("#connection-text")).to_have_text("The stack does not answer.")
+    expect(page.locator("#lost")).to_contain_text("What is below is as of 10:00:00 UTC. The page tries again")
+    assert RANKER in seen.text("#endpoints")
+    page.get_by_role("button", name="Send traffic").click()
+    expect(page.locator("#traffic-said")).to_have_text("Not done: The stack does not answer.")
+    seen.script.state = replace(full_state(), at=NOW + timedelta(minutes=9))
+    seen.server.come_back()
+    expect(page.locator("#connection-text")).to_have_text("Connected again", timeout=15_000)
+    expect(page.locator("#lost")).to_be_hidden()
+    assert "10:09:00" in seen.text("#place")
+
+
+def test_a_stack_of_another_version_asks_to_load_the_page_again(visit: Visitor) -> None:
+    seen = visit()
+    seen.show(replace(full_state(), version=2))
+    expect(seen.page.locator("#connection-text")).to_contain_text("load it again")
+
+
+def test_nothing_deployed_is_said_in_each_part(visit: Visitor) -> None:
+    seen = visit(empty_state(), width=PHONE)
+    assert "the stage is not deployed" in seen.text("#endpoints")
+    assert "No release yet" in seen.text("#releases")
+    assert "No drift run yet" in seen.text("#drift")
+    assert "No alarms yet" in seen.text("#alarms")
+    assert "no latency" not in seen.text("#overview")
+    seen.page.get_by_role("button", name="Send traffic").click()
+    assert seen.script.sender.sent == []
+    results = Axe().run(seen.page, options={"runOnly": RULES})
+    assert results.violations_count == 0, results.generate_report()
+
+
+def test_a_part_that_cannot_be_read_says_so_where_it_would_be(visit: Visitor) -> None:
+    seen = visit(replace(full_state(), problems=[Problem(part="drift", text="bucket gone")], left_off={"alarms": 7}))
+    assert "could not be read just now" in seen.text("#drift")
+    assert "bucket gone" in seen.text("#drift")
+    assert "7 more are not shown." in seen.text("#alarms")
+    assert "bucket gone" not in seen.text("#alarms")
+
+
+def test_a_refusal_is_said_in_the_stacks_own_words(visit: Visitor) -> None:
+    seen = visit()
+    seen.script.sender.refusal = "burst: another one is under way; wait until it is over"
+    seen.page.get_by_role("button", name="Send traffic").click()
+    expect(seen.page.locator("#traffic-said")).to_have_text(f"Not done: {seen.script.sender.refusal}")
+
+
+def test_what_changes_leaves_focus_choices_and_open_details_alone(visit: Visitor) -> None:
+    seen = visit()
+    page = seen.page
+    page.locator("#endpoints figure summary").click()
+    page.locator("#traffic-target").select_option(f"endpoint:{RANKER}")
+    page.locator("#fault-kind").select_option("unhealthy")
+    page.locator("#alarms summary").first.focus()
+    state = full_state()
+    seen.show(
+        replace(state, at=NOW + timedelta(minutes=1), endpoints=list(reversed(state.endpoints)), alarms=state.alarms)
+    )
+    expect(page.locator("#place")).to_contain_text("10:01:00")
+    assert page.locator("#endpoints details").get_attribute("open") is not None
+    assert page.locator("#traffic-target").input_value() == f"endpoint:{RANKER}"
+    assert page.locator("#fault-kind").input_value() == "unhealthy"
+    assert page.evaluate("document.activeElement.parentElement.dataset.key") == "alarms mute"
+    assert page.locator("#endpoints h3").first.inner_text() == RANKER
+
+
+def test_what_is_typed_into_a_form_stays_while_the_page_asks(visit: Visitor) -> None:
+    seen = visit()
+    seen.page.locator("#fault-delay_ms").fill("1234")
+    seen.page.locator("#traffic-requests").fill("77")
+    seen.show(replace(full_state(), at=NOW + timedelta(minutes=1)))
+    expect(seen.page.locator("#place")).to_contain_text("10:01:00")
+    assert seen.page.locator("#fault-delay_ms").input_value() == "1234"
+    assert seen.page.locator("#traffic-requests").input_value() == "77"
+
+
+def test_live_regions_speak_only_when_something_was_done_or_lost(visit: Visitor) -> None:
+    seen = visit()
+    seen.page.evaluate(
+        """() => { window.spoken = 0; const watch = new MutationObserver((all) => { window.spoken += all.length });
+        for (const one of document.querySelectorAll("[role=status], [aria-live], [role=alert]"))
+          watch.observe(one, { subtree: true, childList: true, characterData: true }); }"""
+    )
+    for minute in range(1, 4):
+        seen.show(replace(full_state(), at=NOW + timedelta(minutes=minute), alarms=[]))
+        expect(seen.page.locator("#place")).to_contain_text(f"10:0{minute}:00")
+    assert seen.page.evaluate("window.spoken") == 0
+
+
+def test_a_hidden_page_asks_for_nothing(visit: Visitor) -> None:
+    seen = visit()
+    page = seen.page
+    page.evaluate("Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' })")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.clock.install()
+    before = len(seen.asked)
+    page.clock.fast_forward(60_000)
+    assert len(seen.asked) == before
