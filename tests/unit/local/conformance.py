@@ -25,6 +25,8 @@ _ALARMS = "tests/unit/local/test_alarms_missing_data.py"
 _METRIC_MATH = "tests/unit/local/test_metric_math.py"
 _ALARM_CALLS = "tests/integration/local_alarms/test_alarms_over_http.py"
 _ALARM_REQUESTS = "tests/unit/local/test_alarm_requests.py"
+_PACE = "tests/unit/local/test_pace.py"
+_TIME = "tests/unit/local/test_stack_time.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ ROWS = (
     Row(
         what="blue/green: all at once, canary, linear; rolling",
         aws="traffic in steps, a wait after each; sizes within bounds; rolling for one variant (guide, guardrails)",
-        here="same shares; waits 60 times as short; a share is one of requests, not of whole instances",
+        here="same shares; waits 60 times as short, or as `--pace` says if faster; a share is one of requests, not of whole instances",
         client="boto3",
         held_by=(_PLAN, "test_a_policy_is_its_steps_of_traffic"),
     ),
@@ -185,6 +187,20 @@ ROWS = (
         here="same with `--scale`",
         client="stand-ins of boto3's clients",
         held_by=(_WATCH, "test_a_component_at_zero_wakes_by_the_alarm_that_names_the_policy"),
+    ),
+    Row(
+        what="rules at a rate",
+        aws="the countdown begins when the rule is made (EventBridge guide, rate expressions)",
+        here="same, on the stack's time; looked at every ten seconds, four times a second at pace 40 and above",
+        client="ministack's own calls",
+        held_by=(_PACE, "test_a_scheduled_rule_fires_when_its_rate_has_passed_on_the_stacks_time"),
+    ),
+    Row(
+        what="a clock that is set back",
+        aws="leap seconds are smeared (EC2 guide, Amazon Time Sync Service); of a wrong clock nothing is documented",
+        here="timestamps stay in order: half the pace until it has caught up; functions and commands see the jump",
+        client="pure rules",
+        held_by=(_TIME, "test_smooth_time_never_goes_back_and_never_stands_still"),
     ),
     Row(
         what="alarms: M of N, percentiles, missing data",
