@@ -17,11 +17,13 @@ from local.sagemaker.deployment import (
     retained,
 )
 from local.sagemaker.fleet import Fleets
-from local.sagemaker.listing import Listing, page
+from local.sagemaker.listing import Listing, page, part
 from local.sagemaker.plan import paced, plan_of
 from local.sagemaker.store import Store
 from local.sagemaker.transitions import Created, Rescaled, Updated
 
+_MOST_TAGS = 50
+"""Of a resource (SageMaker API reference, AddTags), and of an answer where MaxResults says nothing."""
 _MODELS = Listing("Models", ("ModelName", "ModelArn", "CreationTime"), name="ModelName")
 _CONFIGS = Listing(
     "EndpointConfigs", ("EndpointConfigName", "EndpointConfigArn", "CreationTime"), name="EndpointConfigName"
@@ -72,7 +74,7 @@ class ControlPlane:
             "DeleteEndpoint": self.delete_endpoint,
             "ListEndpoints": lambda call: page(_ENDPOINTS, self._described(), call),
             "AddTags": self.add_tags,
-            "ListTags": lambda call: {"Tags": self._store.tags.get(self._tagged(call), [])},
+            "ListTags": lambda call: part("Tags", self._store.tags.get(self._tagged(call), []), call, most=_MOST_TAGS),
             "DeleteTags": self.delete_tags,
         }
 

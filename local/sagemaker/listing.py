@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from local.aws_json import Json, ValidationError
@@ -28,11 +28,16 @@ def page(listing: Listing, documents: Mapping[str, Json], call: Json) -> Json:
     field = {"Name": listing.name, "Status": listing.status}.get(call.get("SortBy", ""), "CreationTime")
     descending = call.get("SortOrder", "Descending") == "Descending"
     found.sort(key=lambda document: (document[field], document[listing.name]), reverse=descending)
+    shown = [{field: document[field] for field in listing.shown if field in document} for document in found]
+    return part(listing.key, shown, call, most=_DEFAULT_RESULTS)
+
+
+def part(key: str, items: Sequence[Json], call: Json, *, most: int) -> Json:
+    """Give the items from NextToken on, MaxResults of them or `most`, and the token of what follows."""
     start = _start(call.get("NextToken"))
-    end = start + call.get("MaxResults", _DEFAULT_RESULTS)
-    shown = [{field: document[field] for field in listing.shown if field in document} for document in found[start:end]]
-    answer: Json = {listing.key: shown}
-    if end < len(found):
+    end = start + call.get("MaxResults", most)
+    answer: Json = {key: items[start:end]}
+    if end < len(items):
         answer["NextToken"] = base64.urlsafe_b64encode(str(end).encode()).decode()
     return answer
 
