@@ -38,6 +38,7 @@ class AlarmWatch:
         self._store = store
         self._clock = clock
         self._interval_s = interval_s
+        self._told: dict[str, str] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -51,8 +52,14 @@ class AlarmWatch:
         for alarm in self._store.alarms():
             try:
                 self._look(alarm, now)
-            except Exception:  # noqa: BLE001 - one bad alarm must not end the watch
-                _log.exception("alarm %s cannot be evaluated", alarm.get("AlarmName"))
+            except Exception as error:  # noqa: BLE001 - one bad alarm must not end the watch
+                self._tell(alarm["AlarmName"], error)
+
+    def _tell(self, name: str, error: Exception) -> None:
+        """Log once what is wrong with an alarm: it is looked at again in two seconds."""
+        if self._told.get(name) != str(error):
+            self._told[name] = str(error)
+            _log.error("alarm %s cannot be evaluated", name, exc_info=error)
 
     def _look(self, alarm: Mapping[str, Any], now: datetime) -> None:
         outcome = evaluate(alarm, self._store.samples, now)

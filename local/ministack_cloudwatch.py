@@ -70,6 +70,7 @@ def install() -> None:
         store._put_composite_alarm = _checked(
             store._put_composite_alarm, "PutCompositeAlarm", check_composite_alarm, lambda _: None
         )
+        store._set_alarm_state = _told(store._set_alarm_state)
         store._get_metric_data = _get_metric_data
     _keep_whole_templates()
 
@@ -81,7 +82,6 @@ class CloudWatch:
         self._region = region
         self._account = account
         self._store = _module(_CLOUDWATCH)
-        self._events = _module(_EVENTS)
 
     def enter(self) -> None:
         """Make the current context that of the account and region, as a request does."""
@@ -99,7 +99,7 @@ class CloudWatch:
         yield from _samples(metric, since_s)
 
     def set_state(self, alarm: Mapping[str, Any], state: str, reason: str, data: str) -> None:
-        """Move an alarm as SetAlarmState does (history, actions, composite alarms) and tell EventBridge."""
+        """Move an alarm as SetAlarmState does: history, actions, composite alarms, EventBridge."""
         document = {
             "AlarmName": alarm["AlarmName"],
             "StateValue": state,
@@ -107,18 +107,6 @@ class CloudWatch:
             "StateReasonData": data,
         }
         self._store._set_alarm_state({}, document, False, True)
-        detail = {
-            "alarmName": alarm["AlarmName"],
-            "state": {"value": state, "reason": reason, "reasonData": data},
-            "previousState": {"value": alarm["StateValue"]},
-        }
-        entry = {
-            "Source": "aws.cloudwatch",
-            "DetailType": "CloudWatch Alarm State Change",
-            "Resources": [alarm["AlarmArn"]],
-            "Detail": orjson.dumps(detail).decode(),
-        }
-        self._events._put_events({"Entries": [entry]}, allow_aws_source=True)
 
     def put_alarm(self, request: Mapping[str, Any]) -> None:
         """Make or change an alarm as PutMetricAlarm does.
@@ -185,6 +173,34 @@ def _checked(
 
     handle.checks = check  # type: ignore[attr-defined]
     return handle
+
+
+def _told(handler: Handler) -> Handler:
+    """Give ministack's SetAlarmState, which tells EventBridge of each change, as CloudWatch does."""
+
+    def handle(params: Any, data: Any, is_cbor: bool, is_json: bool = False) -> Answer:  # noqa: ANN401, FBT001, FBT002 - as ministack calls it
+        request = _request("SetAlarmState", params, data, structured_already=is_cbor or is_json)
+        alarm = _module(_CLOUDWATCH)._alarms.get(request.get("AlarmName", "")) or {}
+        before = str(alarm.get("StateValue"))
+        answer = handler(params, data, is_cbor, is_json)
+        if alarm and alarm["StateValue"] != before:
+            _tell_events(alarm, before, data=request.get("StateReasonData"))
+        return answer
+
+    return handle
+
+
+def _tell_events(alarm: Mapping[str, Any], before: str, *, data: str | None) -> None:
+    state = {"value": alarm["StateValue"], "reason": alarm["StateReason"], **({"reasonData": data} if data else {})}
+    entry = {
+        "Source": "aws.cloudwatch",
+        "DetailType": "CloudWatch Alarm State Change",
+        "Resources": [alarm["AlarmArn"]],
+        "Detail": orjson.dumps(
+            {"alarmName": alarm["AlarmName"], "state": state, "previousState": {"value": before}}
+        ).decode(),
+    }
+    _module(_EVENTS)._put_events({"Entries": [entry]}, allow_aws_source=True)
 
 
 def _keep(request: Mapping[str, Any]) -> None:

@@ -107,6 +107,20 @@ def tracking_alarms(policy: Json, *, action: str, names: Mapping[str, str]) -> l
     ]
 
 
+def alarm_queries(alarm: Mapping[str, Any]) -> list[Json]:
+    """Give the MetricDataQueries of what an alarm watches."""
+    if alarm.get("Metrics"):
+        return [dict(query) for query in alarm["Metrics"]]
+    metric = {name: alarm[name] for name in ("Namespace", "MetricName", "Dimensions") if alarm.get(name)}
+    stat = {
+        "Metric": metric,
+        "Period": alarm["Period"],
+        "Stat": alarm.get("ExtendedStatistic") or alarm["Statistic"],
+        **({"Unit": alarm["Unit"]} if alarm.get("Unit") else {}),
+    }
+    return [_one(stat)]
+
+
 def calls(alarm: Mapping[str, Any], policy_arn: str) -> bool:
     """Say whether an alarm's actions name a policy, by its ARN alone or with who made it."""
     actions = alarm.get("AlarmActions") or ()

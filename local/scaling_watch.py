@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Json
 from local.clock import Clock
-from local.scaling_alarms import COMPONENT, IN_PERIODS, LOW, calls, tracked_queries
+from local.scaling_alarms import COMPONENT, IN_PERIODS, LOW, alarm_queries, calls, tracked_queries
 from local.scaling_rules import Bounds, Side, Wish, decide, stepped, tracked
 from local.scaling_schedule import due
 
@@ -191,19 +191,25 @@ class ScalingWatch:
         name, called = policy["PolicyName"], alarm["AlarmName"]
         if policy["PolicyType"] == "StepScaling":
             config = policy["StepScalingPolicyConfiguration"]
-            return stepped(name, config, _breach(alarm), capacity=capacity, alarm=called)
+            return stepped(name, config, self._breach(alarm, now), capacity=capacity, alarm=called)
         config = policy["TargetTrackingScalingPolicyConfiguration"]
         side: Side = "low" if f"-{LOW}-" in called else "high"
-        values = self._values(tracked_queries(resource, config), now)
+        values = self._values(tracked_queries(resource, config), now, periods=IN_PERIODS)
         return tracked(name, config, values, capacity=capacity, alarm=called, side=side)
 
-    def _values(self, queries: list[Json], now: float) -> list[float]:
-        """Give what a policy tracks in the last whole periods, oldest first."""
+    def _breach(self, alarm: Json, now: float) -> float:
+        """Give how far an alarm stands from its threshold now, or did when it rang; not at all if set by hand."""
+        points = self._values(alarm_queries(alarm), now, periods=alarm["EvaluationPeriods"])
+        points = points or orjson.loads(alarm.get("StateReasonData") or "{}").get("recentDatapoints", [])
+        return float(points[-1]) - float(alarm["Threshold"]) if points else 0.0
+
+    def _values(self, queries: list[Json], now: float, *, periods: int) -> list[float]:
+        """Give what the one query that returns data was in the last whole periods, oldest first."""
         period_s = max(query["MetricStat"]["Period"] for query in queries if "MetricStat" in query)  # one has a metric
         end = now - now % period_s  # the period that is still filling says nothing yet
         found = self._cloudwatch.get_metric_data(
             MetricDataQueries=queries,
-            StartTime=datetime.fromtimestamp(end - IN_PERIODS * period_s, UTC),
+            StartTime=datetime.fromtimestamp(end - periods * period_s, UTC),
             EndTime=datetime.fromtimestamp(end, UTC),
             ScanBy="TimestampAscending",
         )["MetricDataResults"]
@@ -219,12 +225,6 @@ class ScalingWatch:
             if not answer.get("NextToken"):
                 return found
             token = {"NextToken": answer["NextToken"]}
-
-
-def _breach(alarm: Json) -> float:
-    """Give how far an alarm stands from its threshold; not at all if it was set by hand."""
-    points = orjson.loads(alarm.get("StateReasonData") or "{}").get("recentDatapoints")
-    return float(points[-1]) - float(alarm["Threshold"]) if points else 0.0
 
 
 def _activity(target: Json, *, description: str, cause: str, at_s: float, done: str, failed: str = "") -> Json:

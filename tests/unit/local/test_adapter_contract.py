@@ -152,6 +152,10 @@ def test_a_change_of_state_is_an_event_of_cloudwatch(cloudwatch: Any, monkeypatc
     assert [event["DetailType"] for event in seen] == ["CloudWatch Alarm State Change"], "told once, not at each look"
     detail = json.loads(seen[0]["Detail"])
     assert (detail["state"]["value"], detail["previousState"]["value"]) == ("ALARM", "INSUFFICIENT_DATA")
+    for _ in range(2):
+        by_hand = {"AlarmName": ALARM, "StateValue": "OK", "StateReason": "by hand"}
+        assert cloudwatch._set_alarm_state({}, by_hand, False, True)[0] == 200
+    assert [json.loads(event["Detail"])["state"]["value"] for event in seen] == ["ALARM", "OK"]
 
 
 @pytest.mark.usefixtures("cloudwatch")
@@ -221,6 +225,8 @@ def test_an_alarm_that_cannot_be_evaluated_leaves_the_others_alone(
     put_alarm(cloudwatch, AlarmName="band")
     cloudwatch._alarms["band"]["ComparisonOperator"] = "GreaterThanUpperThreshold"
     put_errors(cloudwatch, "a", Value=1.0)
-    look()
+    watch = AlarmWatch(CloudWatch(region=REGION, account=ACCOUNT), clock=SystemClock())
+    for _ in range(3):
+        watch.tick(datetime.now(UTC) + timedelta(seconds=1))
     assert described(cloudwatch)["StateValue"] == "ALARM"
-    assert "band" in caplog.text
+    assert caplog.text.count("alarm band cannot be evaluated") == 1, "told once, not at each look"

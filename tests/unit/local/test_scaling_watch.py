@@ -58,7 +58,8 @@ class CloudWatch:
 
 
 def ringing(name: str, policy: str, **more: Any) -> dict[str, Any]:
-    return {"AlarmName": name, "AlarmActions": [policy], "Threshold": 1.0, **more}
+    metric = {"Namespace": "N", "MetricName": "M", "Dimensions": [], "Statistic": "Sum", "Period": 60}
+    return {"AlarmName": name, "AlarmActions": [policy], "Threshold": 1.0, "EvaluationPeriods": 1, **metric, **more}
 
 
 HIGH = ringing("TargetTracking-endpoint/e/variant/a-AlarmHigh-1", "arn:tracking:createdBy/me")
@@ -188,6 +189,21 @@ def test_a_component_at_zero_wakes_by_the_alarm_that_names_the_policy() -> None:
     assert scene.sagemaker.count == 1
     assert activity is not None
     assert activity["Description"] == "Setting desired copy count to 1."
+
+
+def test_a_step_is_chosen_by_what_the_metric_is_now_not_when_the_alarm_rang() -> None:
+    scene = Scene(1)
+    steps = [
+        {"MetricIntervalLowerBound": 0, "MetricIntervalUpperBound": 10, "ScalingAdjustment": 1},
+        {"MetricIntervalLowerBound": 10, "ScalingAdjustment": 3},
+    ]
+    policy = WAKE | {"StepScalingPolicyConfiguration": {"StepAdjustments": steps}}
+    scene.cloudwatch.alarms = [ringing("wake", "arn:policy", StateReasonData='{"recentDatapoints": [3.0]}')]
+    scene.cloudwatch.values = [50.0]
+    scene.watch.look(target(), [policy])
+    assert scene.sagemaker.count == 4
+    (asked,) = scene.cloudwatch.asked
+    assert asked["MetricDataQueries"][0]["MetricStat"]["Metric"]["MetricName"] == "M"
 
 
 def peak(name: str, schedule: str, **bounds: int) -> dict[str, Any]:
