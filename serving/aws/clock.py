@@ -39,6 +39,11 @@ class StackTime:
     smooth_s: float
     offset_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse a time that stands still or runs back: whoever waits for it would wait for ever."""
+        if self.pace <= 0:
+            raise ValueError(f"pace: got {self.pace:g}; allowed: above 0")
+
     @classmethod
     def started(cls, *, pace: float, wall_s: float) -> Self:
         """Give the time of a new stack: it begins with the machine's."""

@@ -14,6 +14,7 @@ from serving.aws.clock import StackTime
 from serving.errors import LocalStackError
 
 BEGAN = 1_770_000_000.0
+STANDING = b'{"pace": 0, "wall_s": 1, "stepped_s": 1, "smooth_s": 1, "offset_s": 0}'
 LOOPBACK = {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}
 
 jumps = st.lists(
@@ -97,7 +98,9 @@ def test_no_stacks_time_is_taken_beside_the_real_aws(tmp_path: Path, url: str) -
         clock.now({"AWS_ENDPOINT_URL": url, clock.VARIABLE: str(path)})
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"pace": "fast"}'], ids=["empty", "list", "words"])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"pace": "fast"}', STANDING], ids=["empty", "list", "words", "standing"]
+)
 def test_a_file_that_is_no_time_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "clock.json"
     path.write_bytes(content)
