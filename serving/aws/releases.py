@@ -26,7 +26,10 @@ T = TypeVar("T")
 _AUDIT = "AUDIT#"
 _LOST = {"ConditionalCheckFailed", "TransactionConflict"}
 _NO_OBJECT = {"404", "NoSuchKey", "NotFound"}
-_THERE_ALREADY = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
+_THERE_ALREADY = {"PreconditionFailed", "412"}
+_RACED = {"ConditionalRequestConflict", "409"}
+_BUSY = {"ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "SlowDown", "503"}
+_ATTEMPTS = 5
 
 
 class DynamoReleaseStore:
@@ -154,23 +157,32 @@ class S3AuditLog:
     def write(self, entry: AuditEntry) -> None:
         """Write it once; when it is there already, it stays as it is.
 
+        S3 answers two writers at the same moment with a request to ask again, and may have kept neither's object.
+
         Raises:
             ReleaseError: the bucket cannot be written.
 
         """
-        try:
-            self._client.put_object(
-                Bucket=self._bucket,
-                Key=_object_key(entry.record),
-                Body=codec.to_json(entry),
-                ContentType="application/json",
-                IfNoneMatch="*",
-            )
-        except ClientError as error:
-            if _code(error) not in _THERE_ALREADY:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._put(entry)
+            except ClientError as error:
+                if _code(error) in _RACED and attempt < _ATTEMPTS:
+                    continue
+                if _code(error) not in _THERE_ALREADY:
+                    raise _refusal(f"bucket {self._bucket}", error) from error
+            except BotoCoreError as error:
                 raise _refusal(f"bucket {self._bucket}", error) from error
-        except BotoCoreError as error:
-            raise _refusal(f"bucket {self._bucket}", error) from error
+            return
+
+    def _put(self, entry: AuditEntry) -> None:
+        self._client.put_object(
+            Bucket=self._bucket,
+            Key=_object_key(entry.record),
+            Body=codec.to_json(entry),
+            ContentType="application/json",
+            IfNoneMatch="*",
+        )
 
 
 def _unchanged_since(version: int) -> dict[str, Any]:
@@ -203,6 +215,8 @@ def _reasons(error: ClientError) -> set[str]:
 
 
 def _refusal(what: str, error: Exception) -> ReleaseError:
+    if isinstance(error, ClientError) and _code(error) in _BUSY:
+        return ReleaseError(f"{what}: got {_code(error)}; allowed fewer requests a second; ask again later")
     return ReleaseError(
         f"{what}: got {error}; allowed one that can be read and written; check the STREAMHUB_ variables, network and "
         f"permissions"

@@ -93,7 +93,9 @@ class Pushes:
             if Upload(self.store, key, content, transfer=self.transfer, sent=sent).run():
                 return
             found = self.store.head(key)
-        if found is None or found.size_bytes != content.size_bytes or not self._same(key, found.checksum, content):
+            if found is None:
+                raise RegistryError(f"{self.store.uri(key)}: another writer is at it; push it again")
+        if found.size_bytes != content.size_bytes or not self._same(key, found.checksum, content):
             raise RegistryError(
                 f"{self.store.uri(key)}: got other bytes than its name promises (sha256 {content.sha256}, "
                 f"{content.size_bytes} bytes); somebody wrote there by hand: remove that object and push again"

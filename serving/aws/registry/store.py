@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MISSING = ("NoSuchKey", "404", "NotFound", "NoSuchUpload")
 _LOST = ("PreconditionFailed", "412")
+BUSY = frozenset({"SlowDown", "ServiceUnavailable", "503", "InternalError", "500", "RequestTimeout"})
+"""What S3 answers when it has too much to do (S3 API Reference, error responses): nothing is wrong with the call."""
 _RACED = ("ConditionalRequestConflict", "409")
 _NO_LOCK = "ObjectLockConfigurationNotFoundError"
 _ATTEMPTS = 5
@@ -215,6 +217,8 @@ class Store:
             for codes, kind in (((*_MISSING, _NO_LOCK), MissingError), (_LOST, LostError), (_RACED, RacedError)):
                 if code in codes:
                     raise kind(f"{place}: {code}") from None
+            if code in BUSY:
+                raise RegistryError(f"{place}: got {code}; allowed fewer requests a second; ask again later") from error
             raise RegistryError(
                 f"{place}: got {code} ({error.response.get('Error', {}).get('Message', '')}); "
                 f"allowed a bucket this caller may read and write; check its name, the credentials and the region"
