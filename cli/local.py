@@ -37,10 +37,15 @@ def up(
         float,
         typer.Option(help="How much faster than the machine's the stack's time goes, 1 to 240; 60: a minute a second."),
     ] = 1.0,
+    processes: Annotated[
+        int, typer.Option(min=1, max=8, help="Processes that each variant may have, as many as its instances.")
+    ] = 1,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep what the stack holds: the next up of this folder goes on from there.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, whatever is kept in the folder.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Deploy anew from the sources: no kept state, no image.")
+    ] = False,
     state: State = _STATE,
     root: Root = Path(),
     as_json: JsonFlag = False,
@@ -61,6 +66,7 @@ def up(
                 api_port=api_port,
                 scales=scale,
                 pace=pace,
+                processes=processes,
                 keep=keep,
                 fresh=fresh,
             )

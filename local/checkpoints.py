@@ -1,4 +1,4 @@
-"""Moments of a kept stack: taken every few seconds, on request and at the end; the last one comes back at the start.
+"""Moments of a stack: taken on request, of a kept one every few seconds and at the end; a start goes on from the last.
 
 A moment is all of AWS at once: what ministack holds, and the files of our own services. A stack that is killed goes
 on from its last one.
@@ -20,9 +20,10 @@ from local.snapshot import Snapshot
 from serving.errors import LocalStackError
 
 TAKE_MOMENT = signal.SIGUSR1
-"""Asks the gateway of a kept stack to write what it holds now."""
+"""Asks the gateway to write what it holds now."""
 
 INTERVAL_S = 10.0
+_RETRY_S = 0.5
 FILE = "snapshot.sqlite"
 _OURS = "ours/"
 _NOT_OURS = frozenset({CLOCK})  # the stack's time does not go back with it
@@ -62,29 +63,34 @@ def bring_back(held: Held, *, folder: Path, snapshot: Snapshot) -> None:
 
 
 class Checkpoints:
-    """Takes moments of what is held in memory and of the JSON files in `folder`."""
+    """Takes moments of memory and of the JSON files in `folder`: when asked; if it `keeps`, all the while and last."""
 
-    def __init__(self, held: Held, *, folder: Path, snapshot: Snapshot) -> None:
+    def __init__(self, held: Held, *, folder: Path, snapshot: Snapshot, keeps: bool) -> None:
         self._held = held
         self._folder = folder
         self._snapshot = snapshot
+        self._keeps = keeps
         self._asked = asyncio.Event()
         self._writing = asyncio.Lock()
 
     def ask(self) -> None:
-        """Have a moment taken now."""
+        """Have a moment taken now, or as soon as nothing is half done."""
         self._asked.set()
 
     async def run(self) -> None:
         """Take moments until cancelled; one that fails is logged, and the next one is tried."""
         while True:
-            try:
-                await self.take()
-            except (LocalStackError, RuntimeError):  # a thread of ministack's changed what was being read
-                _log.exception("no moment of the stack could be kept")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), INTERVAL_S)
-            self._asked.clear()
+                await asyncio.wait_for(self._asked.wait(), INTERVAL_S if self._keeps else None)
+            if await self._try():
+                self._asked.clear()
+            else:
+                await asyncio.sleep(_RETRY_S)
+
+    async def end(self) -> None:
+        """Take the last one, when all services have written what they had."""
+        if self._keeps:
+            await self._try()
 
     async def take(self) -> bool:
         """Take one, unless something is half done; say whether it was taken.
@@ -100,6 +106,13 @@ class Checkpoints:
             ours = {f"{_OURS}{file.name}": file.read_text(encoding="utf-8") for file in _files(self._folder)}
             await asyncio.to_thread(self._snapshot.write, documents | ours, blobs, at_s=time.time())
         return True
+
+    async def _try(self) -> bool:
+        try:
+            return await self.take()
+        except (LocalStackError, RuntimeError):  # a thread of ministack's changed what was being read
+            _log.exception("no moment of the stack could be kept")
+            return False
 
 
 def _files(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
@@ -25,6 +26,7 @@ from local.checkpoints import TAKE_MOMENT, Checkpoints, bring_back
 from local.clock import FILE, SystemClock, look_s
 from local.fault_gate import FaultGate
 from local.faults import Faults
+from local.kept import snapshot_of
 from local.listener import HOST, AnnouncingServer, bind
 from local.ministack_cloudwatch import CloudWatch
 from local.ministack_memory import Memory
@@ -38,7 +40,6 @@ from local.sagemaker.options import Options
 from local.scaling_watch import INTERVAL_S as SCALING_LOOK_S
 from local.scaling_watch import ScalingWatch
 from local.settings import DEFAULT_ACCOUNT, DEFAULT_REGION, LocalSettings
-from local.snapshot import Snapshot
 from serving.errors import LocalStackError
 
 _GRACE_S = 5
@@ -52,12 +53,14 @@ def create_gateway(
     stage: str,
     valkey_pid: int | None = None,
     scales: bool = False,
-    kept: Snapshot | None = None,
-) -> tuple[Gateway, Checkpoints | None]:
+    keeps: bool = False,
+    processes: int = 1,
+) -> tuple[Gateway, Checkpoints]:
     """Wire the services of one gateway; `port` is where it will answer, since services call each other there.
 
-    With `scales`, Application Auto Scaling changes counts; without, it only remembers what is registered. With `kept`
-    the services go on from its last moment, if it has one, and the second value takes the next ones.
+    With `scales`, Application Auto Scaling changes counts; without, it only remembers what is registered. The services
+    go on from the moment in the folder, if there is one; the second value takes the next ones, and `keeps` them coming.
+    `processes` is how many each variant may have.
 
     Raises:
         LocalStackError: ministack is another version than the pinned one, or the moment cannot be brought back.
@@ -72,13 +75,14 @@ def create_gateway(
     )
     target = Target(endpoint_url=settings.s3_endpoint_url, region=settings.region)
     other = Absent(ministack_adapter.application(resource_types(target)), account=settings.account)
-    checkpoints = None if kept is None else _going_on(kept, folder=settings.state_dir)
+    checkpoints = _going_on(settings.state_dir, keeps=keeps)
     clock = SystemClock.of_stack(settings.state_dir / FILE)
     pace = clock.stack_time.pace
     ministack_adapter.keep_time(clock.now, pace=pace)
     cloudwatch = CloudWatch(region=settings.region, account=settings.account)
     scaling = AutoScalingApp(settings, clock=clock, book=cloudwatch)
-    sagemaker = create_sagemaker(settings, options=Options().at_pace(pace), scaled=scaling.holds, clock=clock)
+    options = replace(Options().at_pace(pace), processes=processes)
+    sagemaker = create_sagemaker(settings, options=options, scaled=scaling.holds, clock=clock)
     roles, faults = FunctionRoles(), Faults(settings.state_dir)
     services: dict[Service, Asgi] = {
         "other": Gate(FaultGate(other, faults), roles),
@@ -98,37 +102,35 @@ def create_gateway(
     async def keep_time() -> None:
         await clock.keep(settings.state_dir / FILE, offset_s=faults.clock_offset_s)
 
-    tasks = [keep_time, watch.run, *((scaler.run,) if scales else ()), *((checkpoints.run,) if checkpoints else ())]
+    tasks = [keep_time, watch.run, checkpoints.run, *((scaler.run,) if scales else ())]
     if valkey_pid is not None:
         tasks.append(CacheFault(faults, valkey_pid).run)
     return Gateway(services, tasks=tasks), checkpoints
 
 
-def _going_on(kept: Snapshot, *, folder: Path) -> Checkpoints:
-    memory = Memory()
-    if kept.moment() is not None:
-        bring_back(memory, folder=folder, snapshot=kept)
-    return Checkpoints(memory, folder=folder, snapshot=kept)
+def _going_on(folder: Path, *, keeps: bool) -> Checkpoints:
+    memory, snapshot = Memory(), snapshot_of(folder.parent)
+    if snapshot.moment() is not None:
+        bring_back(memory, folder=folder, snapshot=snapshot)
+    return Checkpoints(memory, folder=folder, snapshot=snapshot, keeps=keeps)
 
 
 class _Server(AnnouncingServer):
     """Opens the gateway before the first request and closes it while it still answers."""
 
-    def __init__(self, config: uvicorn.Config, *, gateway: Gateway, port: int, checkpoints: Checkpoints | None) -> None:
+    def __init__(self, config: uvicorn.Config, *, gateway: Gateway, port: int, checkpoints: Checkpoints) -> None:
         super().__init__(config, port=port)
         self._gateway = gateway
         self._checkpoints = checkpoints
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self._gateway.open()
-        if self._checkpoints is not None:
-            asyncio.get_running_loop().add_signal_handler(TAKE_MOMENT, self._checkpoints.ask)
+        asyncio.get_running_loop().add_signal_handler(TAKE_MOMENT, self._checkpoints.ask)
         await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._gateway.close()
-        if self._checkpoints is not None:
-            await self._checkpoints.take()
+        await self._checkpoints.end()
         await super().shutdown(sockets)
 
 
@@ -140,7 +142,8 @@ def serve(
     stage: str,
     valkey_pid: int | None,
     scales: bool,
-    kept: Snapshot | None,
+    keeps: bool,
+    processes: int,
 ) -> None:
     """Answer until SIGTERM."""
     port = int(listener.getsockname()[1])
@@ -151,7 +154,8 @@ def serve(
         stage=stage,
         valkey_pid=valkey_pid,
         scales=scales,
-        kept=kept,
+        keeps=keeps,
+        processes=processes,
     )
     config = uvicorn.Config(
         gateway,
@@ -178,7 +182,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--stage", default="dev", help="the stage that the page shows")
     parser.add_argument("--region", default=DEFAULT_REGION, help="the region of everything")
     parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
-    parser.add_argument("--kept", type=Path, help="file to go on from and to keep what the services hold in")
+    parser.add_argument("--keep", action="store_true", help="keep what the services hold beside the folder")
+    parser.add_argument("--processes", type=int, default=1, help="processes that each variant may have")
     parser.add_argument("--account", default=DEFAULT_ACCOUNT, help="the account of everything")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -198,7 +203,8 @@ def main(argv: list[str] | None = None) -> int:
                 stage=arguments.stage,
                 valkey_pid=arguments.valkey_pid,
                 scales=arguments.scale,
-                kept=Snapshot(arguments.kept) if arguments.kept is not None else None,
+                keeps=arguments.keep,
+                processes=arguments.processes,
             )
     except LocalStackError as error:
         sys.stderr.write(f"gateway: {error}\n")

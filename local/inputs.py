@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _FILES = ("app.py", "cdk.json", "cdk.context.json", "uv.lock", "package-lock.json", "pyproject.toml")
-_FOLDERS = ("infra", "stacks", "stages", "models", "schemas", "serving", "lambdas", "model_packaging")
+_FOLDERS = ("infra", "stacks", "stages", "models", "schemas", "serving", "lambdas", "model_packaging", "local")
 _SKIPPED = frozenset({"__pycache__"})
 
 

@@ -33,13 +33,8 @@ class Kept:
 
 
 def snapshot_of(state_dir: Path) -> Snapshot:
-    """Give the snapshot of the stack of that folder."""
-    return Snapshot(snapshot_path(state_dir))
-
-
-def snapshot_path(state_dir: Path) -> Path:
-    """Give where the snapshot lies."""
-    return state_dir / FOLDER / checkpoints.FILE
+    """Give the snapshot of the stack of that folder, or of an image."""
+    return Snapshot(state_dir / FOLDER / checkpoints.FILE)
 
 
 def made_by() -> dict[str, str]:

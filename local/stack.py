@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import boto3
 
+from local import images, valkey
 from local import kept as keeping
 from local import state as states
-from local import valkey
 from local.cdk import command_of
 from local.checkpoints import TAKE_MOMENT
 from local.children import last_line
@@ -65,6 +65,7 @@ class LocalStack:
         api_port: int = 0,
         scales: bool = False,
         pace: float = 1.0,
+        processes: int = 1,
         keep: bool = False,
         fresh: bool = False,
     ) -> None:
@@ -75,9 +76,11 @@ class LocalStack:
         self._ports = {**dict.fromkeys(_PORTS, 0), "gateway": port, "api": api_port}
         self._scales = scales
         self._pace = checked_pace(pace)
+        self._processes = processes
         self._keep = keep
         self._fresh = fresh
         self._kept: Kept | None = None
+        self._deployed = ""
         self._project = load_project(self._root)
         self._stage = self._project.stage(STAGE)
         self._process: subprocess.Popen[bytes] | None = None
@@ -148,23 +151,29 @@ class LocalStack:
             StreamHubError: a step failed.
 
         """
+        inputs = digest_of_inputs(self._root)
         try:
-            self.start_services()
-            inputs = digest_of_inputs(self._root)
-            if self._kept is None or self._kept.inputs != inputs:
+            self.start_services(image=None if self._fresh else images.find(self._root, inputs))
+            if self._deployed != inputs:
                 self.deploy()
-            if self._kept is None or not valkey.holds_keys(self._state().services["valkey"].port):
+                if not self._deployed:
+                    self._take_moment()
+                    images.make(self._root, inputs, self._state_dir, ports=self._answering_ports())
+            if not valkey.holds_keys(self._state().services["valkey"].port):
                 self.load_features()
             self.start_api()
             if self._keep:
-                self._write_kept(inputs)
+                self._on_progress("keeping what it holds")
+                self._take_moment()
+                record = Kept(made_by=keeping.made_by(), ports=self._answering_ports(), inputs=inputs)
+                keeping.write(self._state_dir, record)
         except BaseException:
             self.stop()
             raise
         return document_of(self._state(), state_dir=self._state_dir, root=self._root)
 
-    def start_services(self) -> None:
-        """Start gateway, Valkey and the support stand-in, from what is kept in this folder if anything is.
+    def start_services(self, *, image: Path | None = None) -> None:
+        """Start gateway, Valkey and the support stand-in: from what is kept in this folder, else from the image.
 
         Raises:
             LocalStackError: something is missing, a stack runs in this folder already, what is kept is not whole, or
@@ -179,10 +188,11 @@ class LocalStack:
         try:
             self._kept = None if self._fresh else keeping.read(self._state_dir)
             self._keep = self._keep or self._kept is not None
-            self._choose_ports()
+            self._choose_ports(settled=self._keep or image is not None)
             self._clear()
+            self._deployed = self._begin_from(image)
             begin(states.clock_file(self._state_dir), pace=self._pace)
-            self._on_progress("starting services" if self._kept is None else "bringing back what was kept")
+            self._on_progress("bringing back what was deployed" if self._deployed else "starting services")
             self._spawn(lock)
         finally:
             os.close(lock)  # the supervisor's copy holds it while it lives
@@ -261,29 +271,38 @@ class LocalStack:
         for name in _RUN:
             (self._state_dir / name).mkdir()
 
-    def _choose_ports(self) -> None:
+    def _begin_from(self, image: Path | None) -> str:
+        """Give the digest of what is deployed already, "" where nothing is."""
+        if self._kept is not None:
+            return self._kept.inputs
+        if image is not None and images.unpack(image, self._state_dir, ports=self._ports):
+            return image.name
+        return ""
+
+    def _choose_ports(self, *, settled: bool) -> None:
         """A kept stack answers where it did: addresses of queues and functions are part of what it holds."""
         if self._kept is not None:
             known = {**dict.fromkeys(_PORTS, 0), **self._kept.ports}
             refuse_taken(known, asked=self._ports, state_dir=self._state_dir)
             self._ports = known
-        elif self._keep:
+        elif settled:
             self._ports = {name: port or settled_port() for name, port in self._ports.items()}
 
-    def _write_kept(self, inputs: str) -> None:
-        """Have a moment of the complete stack written, then say that there is one to go on from."""
-        self._on_progress("keeping what it holds")
-        snapshot, state = keeping.snapshot_of(self._state_dir), self._state()
+    def _take_moment(self) -> None:
+        """Have what the services hold written."""
+        snapshot = keeping.snapshot_of(self._state_dir)
         before = snapshot.moment()
-        os.kill(state.services["gateway"].pid, TAKE_MOMENT)
+        os.kill(self._state().services["gateway"].pid, TAKE_MOMENT)
         self._wait_for(lambda _: snapshot.moment() != before, what="snapshot")
-        ports = {name: state.services[name].port for name in _PORTS}
-        keeping.write(self._state_dir, Kept(made_by=keeping.made_by(), ports=ports, inputs=inputs))
+
+    def _answering_ports(self) -> dict[str, int]:
+        return {name: service.port for name, service in self._state().services.items()}
 
     def _spawn(self, lock: int) -> None:
         arguments = ["--state", str(self._state_dir), "--root", str(self._root), "--stage", STAGE]
         arguments += [word for name in _PORTS for word in (f"--{name}-port", str(self._ports[name]))]
         flags = {"--owned": not self._detached, "--scale": self._scales, "--keep": self._keep}
+        arguments += ["--processes", str(self._processes)]
         arguments += [*(flag for flag, given in flags.items() if given), "--lock", str(lock)]
         with (self._state_dir / "logs" / "supervisor.log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package

@@ -23,7 +23,6 @@ from local import state as states
 from local import valkey
 from local.children import Child, NotWantedError
 from local.environment import clean_environment, stack_environment
-from local.kept import snapshot_path
 from local.listener import free_port
 from serving.errors import LocalStackError
 from serving.spec.load import load_stage
@@ -47,6 +46,7 @@ class Supervisor:
     ports: dict[str, int]
     scales: bool = False
     keeps: bool = False
+    processes: int = 1
     children: dict[str, Child] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
     lock: int | None = None
@@ -113,7 +113,8 @@ class Supervisor:
             *("--valkey-port", str(cache.port), "--valkey-pid", str(cache.pid)),
             *("--stage", stage.name, "--region", stage.region, "--account", stage.account),
             *(("--scale",) if self.scales else ()),
-            *(("--kept", str(snapshot_path(self.state_dir))) if self.keeps else ()),
+            *(("--keep",) if self.keeps else ()),
+            *("--processes", str(self.processes)),
         )
         gateway = self._python("gateway", "local.gateway", *arguments, environment=clean_environment(environment))
         gateway.wait_announced(timeout_s=_START_S, unless=lambda: self.ending)
@@ -188,6 +189,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--stage", default="dev", help="the stage that will be deployed")
     for name in _PORTS:
         parser.add_argument(f"--{name}-port", type=int, default=0, help=f"port of {name}, 0 for a free one")
+    parser.add_argument("--processes", type=int, default=1, help="processes that each variant may have")
     parser.add_argument("--lock", type=int, help="descriptor that holds the folder")
     parser.add_argument("--keep", action="store_true", help="go on from what is kept in the folder, and keep it")
     parser.add_argument("--scale", action="store_true", help="let Application Auto Scaling change counts")
@@ -203,6 +205,7 @@ def main(argv: list[str] | None = None) -> int:
         ports={name: getattr(arguments, f"{name}_port") for name in _PORTS},
         scales=arguments.scale,
         keeps=arguments.keep,
+        processes=arguments.processes,
         lock=arguments.lock,
     )
     _end_with_owner(lambda: arguments.owned or not supervisor.complete)
