@@ -93,15 +93,17 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """One fault: what it was, visits while it lasted and once it was taken away.
+    """One fault: what it was, visits while it lasted and once nothing of it was seen any more.
 
-    `degrades` says whether its visitors get degraded answers meanwhile, or none that differs.
+    `degrades` says whether its visitors get degraded answers meanwhile, or none that differs. `recovered_s` is how long
+    after its end the first visitor was answered as before.
     """
 
     kind: str
     text: str
     degrades: bool
     during: Tally
+    recovered_s: float
     after: Tally
     deployment: Deployment | None = None
 

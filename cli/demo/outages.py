@@ -111,9 +111,15 @@ class Outages:
         return during
 
     def _outage(self, kind: str, text: str, during: Tally, *, deployment: Deployment | None = None) -> Outage:
-        after = self._visitors.visit(self._count)
-        degrades = deployment is None
-        return Outage(kind=kind, text=text, degrades=degrades, during=during, after=after, deployment=deployment)
+        return Outage(
+            kind=kind,
+            text=text,
+            degrades=deployment is None,
+            during=during,
+            recovered_s=self._visitors.wait_for_whole(),
+            after=self._visitors.visit(self._count),
+            deployment=deployment,
+        )
 
     @contextmanager
     def _fault(self, kind: str, **options: Any) -> Iterator[None]:  # noqa: ANN401 - the options of a fault

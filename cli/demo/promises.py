@@ -134,7 +134,7 @@ def _outage(found: Outage) -> tuple[Promise, ...]:
         ),
         Promise(
             text=f"{found.text}: nothing of it remains",
-            seen=f"{found.after.degraded:,} degraded of {found.after.sent:,} afterwards",
+            seen=f"{found.after.degraded:,} degraded of {found.after.sent:,}, {found.recovered_s:.1f} s later",
             kept=found.after.sent > 0 and found.after.all_answered and found.after.degraded == 0,
         ),
     )

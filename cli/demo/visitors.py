@@ -79,6 +79,13 @@ class Visitors:
             time.sleep(_PROBE_S)
             self.visit(1, clients=1)
 
+    def wait_for_whole(self) -> float:
+        """Send single visits until one is answered without a fallback; give the seconds that took, at most 30."""
+        started = time.monotonic()
+        while self.visit(1, clients=1).degraded and time.monotonic() - started < _PATIENCE_S:
+            time.sleep(_PROBE_S)
+        return time.monotonic() - started
+
     def _send(
         self, asks: Iterable[Ask], on_answer: Callable[[Answer], None] | None = None, *, clients: int = CLIENTS
     ) -> Tally:

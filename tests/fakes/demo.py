@@ -62,6 +62,7 @@ def outages() -> tuple[Outage, ...]:
             text="the container fails half of its calls",
             degrades=True,
             during=Tally(sent=200, answered=200, degraded=97, reasons={"fallback_model": 97}),
+            recovered_s=0.1,
             after=after,
         ),
         Outage(
@@ -69,6 +70,7 @@ def outages() -> tuple[Outage, ...]:
             text="a deployment of unhealthy containers",
             degrades=False,
             during=Tally(sent=36, answered=36),
+            recovered_s=0.1,
             after=after,
             deployment=deployment,
         ),

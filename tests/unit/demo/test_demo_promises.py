@@ -61,6 +61,7 @@ FAILING = Outage(
     text="the container fails",
     degrades=True,
     during=Tally(sent=100, answered=100, degraded=48),
+    recovered_s=0.1,
     after=Tally(sent=100, answered=100),
 )
 TAKEN_BACK = Outage(
@@ -68,6 +69,7 @@ TAKEN_BACK = Outage(
     text="a deployment",
     degrades=False,
     during=Tally(sent=100, answered=100),
+    recovered_s=0.1,
     after=Tally(sent=100, answered=100),
     deployment=Deployment(asked="new", before="old", after="old", status="InService", failure="no ping"),
 )
