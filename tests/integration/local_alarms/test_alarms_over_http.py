@@ -45,7 +45,7 @@ class Aws:
             return session.client(service, endpoint_url=self.url, config=Config(retries={"total_max_attempts": 1}))  # type: ignore[call-overload]
 
         self.cloudwatch, self.scaling = client("cloudwatch"), client("application-autoscaling")
-        self.sns, self.sqs = client("sns"), client("sqs")
+        self.sns, self.sqs, self.s3, self.sagemaker = (client(name) for name in ("sns", "sqs", "s3", "sagemaker"))
 
     def now(self) -> datetime:
         """Give the stack's time."""
@@ -91,7 +91,8 @@ def until(done: Callable[[], Any]) -> Any:
 def aws_fixture(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Aws]:
     state = tmp_path_factory.mktemp("gateway")
     begin(state / FILE, pace=PACE)
-    command = [sys.executable, "-m", "local.gateway", "--state", str(state), "--valkey-port", "1", "--scale"]
+    script = "tests.integration.local_alarms.gateway_of_stand_ins"
+    command = [sys.executable, "-m", script, "--state", str(state), "--valkey-port", "1", "--scale"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with (
         (state / "log").open("wb") as log,
@@ -278,6 +279,56 @@ def test_a_tracking_policy_shows_its_two_alarms_until_it_is_deleted(aws: Aws) ->
     assert {alarm["AlarmName"] for alarm in policy["Alarms"]} == {alarm["AlarmName"] for alarm in found}
     aws.scaling.delete_scaling_policy(**TARGET, PolicyName="load")
     assert aws.cloudwatch.describe_alarms(AlarmNamePrefix=prefix)["MetricAlarms"] == []
+
+
+@pytest.fixture(name="endpoint")
+def endpoint_fixture(aws: Aws) -> str:
+    """Give an endpoint in service with one instance."""
+    aws.s3.create_bucket(Bucket="models")
+    aws.s3.put_object(Bucket="models", Key="m.tar.gz", Body=b'{"name": "m"}')
+    role = "arn:aws:iam::123456789012:role/r"
+    container = {"Image": "triton:1", "ModelDataUrl": "s3://models/m.tar.gz"}
+    aws.sagemaker.create_model(ModelName="m", PrimaryContainer=container, ExecutionRoleArn=role)
+    variant = {"VariantName": "a", "ModelName": "m", "InstanceType": "ml.m5.large", "InitialInstanceCount": 1}
+    aws.sagemaker.create_endpoint_config(EndpointConfigName="c", ProductionVariants=[variant])
+    aws.sagemaker.create_endpoint(EndpointName="loaded", EndpointConfigName="c")
+    until(lambda: aws.sagemaker.describe_endpoint(EndpointName="loaded")["EndpointStatus"] == "InService")
+    return "loaded"
+
+
+def test_load_above_the_target_rings_the_policys_alarm_which_adds_instances(aws: Aws, endpoint: str) -> None:
+    target = TARGET | {"ResourceId": f"endpoint/{endpoint}/variant/a"}
+    aws.scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=4)
+    load = {"Namespace": NAMESPACE, "MetricName": "Load", "Statistic": "Average"}
+    config = {"TargetValue": 10.0, "ScaleOutCooldown": 3600, "CustomizedMetricSpecification": load}
+    answer = aws.scaling.put_scaling_policy(
+        **target,
+        PolicyName="load",
+        PolicyType="TargetTrackingScaling",
+        TargetTrackingScalingPolicyConfiguration=config,
+    )
+    # half a minute apart, from ten minutes ago to an hour ahead: whenever the next look is, three periods have data
+    moments = [aws.now() + timedelta(seconds=30 * step) for step in range(-20, 120)]
+    data = [{"MetricName": "Load", "Value": 25.0, "Timestamp": moment} for moment in moments]
+    aws.cloudwatch.put_metric_data(Namespace=NAMESPACE, MetricData=data)
+
+    def activities() -> Any:
+        return aws.scaling.describe_scaling_activities(ServiceNamespace="sagemaker", ResourceId=target["ResourceId"])[
+            "ScalingActivities"
+        ]
+
+    [activity] = until(activities)
+    high = answer["Alarms"][0]["AlarmName"]
+    assert activity["Cause"] == f"monitor alarm {high} in state ALARM triggered policy load"
+    assert activity["Description"] == "Setting desired instance count to 3."
+
+    def count() -> int:
+        [variant] = aws.sagemaker.describe_endpoint(EndpointName=endpoint)["ProductionVariants"]
+        return int(variant["CurrentInstanceCount"])
+
+    until(lambda: count() == 3)
+    aws.scaling.deregister_scalable_target(**target)
+    aws.sagemaker.delete_endpoint(EndpointName=endpoint)
 
 
 def test_a_scheduled_action_changes_the_range_and_is_told_as_an_activity(aws: Aws) -> None:

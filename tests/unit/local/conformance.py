@@ -18,7 +18,6 @@ _CALLS = "tests/integration/local_sagemaker/test_sagemaker_invocations.py"
 _FAULTS = "tests/integration/local_sagemaker/test_sagemaker_faults.py"
 _STORY = "tests/integration/local_sagemaker/test_sagemaker_story.py"
 _PLAN = "tests/unit/local/test_sagemaker_plan.py"
-_RULES = "tests/unit/local/test_scaling_rules.py"
 _WATCH = "tests/unit/local/test_scaling_watch.py"
 _TYPES = "tests/unit/local/test_sagemaker_scaled_types.py"
 _ALARMS = "tests/unit/local/test_alarms_missing_data.py"
@@ -26,6 +25,10 @@ _METRIC_MATH = "tests/unit/local/test_metric_math.py"
 _ALARM_CALLS = "tests/integration/local_alarms/test_alarms_over_http.py"
 _ALARM_REQUESTS = "tests/unit/local/test_alarm_requests.py"
 _PACE = "tests/unit/local/test_pace.py"
+_ROLES = "tests/integration/local_gateway/test_function_roles.py"
+_TRIGGERS = "tests/integration/local_gateway/test_function_triggers.py"
+_SERVICE_FAULTS = "tests/integration/local_gateway/test_service_faults.py"
+_POLICY = "tests/unit/local/test_permissions_policy.py"
 _TIME = "tests/unit/local/test_stack_time.py"
 
 
@@ -178,8 +181,8 @@ ROWS = (
         what="target tracking, step scaling, cooldowns, bounds",
         aws="proportional, largest policy wins, scale-in waits (Application Auto Scaling guide)",
         here="same with `local up --scale`",
-        client="pure rules",
-        held_by=(_RULES, "test_a_decision_is_within_the_bounds_and_the_largest_wish_wins"),
+        client="boto3; pure rules",
+        held_by=(_ALARM_CALLS, "test_load_above_the_target_rings_the_policys_alarm_which_adds_instances"),
     ),
     Row(
         what="a component at 0 copies wakes",
@@ -257,6 +260,55 @@ ROWS = (
         here="same; a template's AWS::CloudWatch::CompositeAlarm is refused",
         client="boto3",
         held_by=(_ALARM_CALLS, "test_a_composite_alarm_follows_the_states_of_others"),
+    ),
+    Row(
+        what="a function's call that its role does not allow",
+        aws="refused, with the action, the resource and the session (IAM guide, access denied messages)",
+        here="same text and code; which status CloudWatch's JSON answers is not known",
+        client="boto3 in a function",
+        held_by=(_ROLES, "test_a_call_needs_its_action_on_its_resource"),
+    ),
+    Row(
+        what="evaluation of policies",
+        aws="deny, then allow within the boundary; NotAction, NotResource, conditions, variables (IAM guide)",
+        here="same for identity policies of one account; resource and session policies are not asked",
+        client="pure rules, beside ministack's",
+        held_by=(_POLICY, "test_another_implementation_decides_alike"),
+    ),
+    Row(
+        what="GetObject of an absent key without s3:ListBucket",
+        aws="403, not 404 (API GetObject)",
+        here="same",
+        client="boto3 in a function",
+        held_by=(_ROLES, "test_who_may_not_list_a_bucket_is_not_told_that_an_object_is_absent"),
+    ),
+    Row(
+        what="a background call of a function fails",
+        aws="two retries, then the dead-letter queue (Lambda guide, asynchronous invocation)",
+        here="same; a second and two between them",
+        client="boto3, EventBridge, SQS",
+        held_by=(_TRIGGERS, "test_a_rules_function_that_fails_is_called_three_times_and_the_event_kept"),
+    ),
+    Row(
+        what="a batch of a stream fails",
+        aws="retries, halves, reported items, a destination for what is given up (Lambda guide, Kinesis)",
+        here="same; the condition told for records past their age is not known",
+        client="boto3, Kinesis, DynamoDB, SQS",
+        held_by=(_TRIGGERS, "test_a_stream_splits_a_failing_batch_and_tells_its_destination_which_record"),
+    ),
+    Row(
+        what="S3 busy, a conditional write that loses or races",
+        aws="503 SlowDown, 412 PreconditionFailed, 409 ConditionalRequestConflict (S3 guide, conditional writes)",
+        here="same, when `local fault add s3-…` asks for it; 412 by itself as well",
+        client="boto3",
+        held_by=(_SERVICE_FAULTS, "test_a_conditional_write_meets_the_fault_of_its_bucket_prefix_and_operation"),
+    ),
+    Row(
+        what="DynamoDB throttles",
+        aws="400 ProvisionedThroughputExceededException (DynamoDB guide, error handling)",
+        here="same, when `local fault add dynamodb-throttle` asks for it",
+        client="boto3",
+        held_by=(_SERVICE_FAULTS, "test_a_throttled_table_refuses_and_another_does_not"),
     ),
 )
 
