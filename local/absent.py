@@ -64,7 +64,7 @@ def _registry(body: bytes, account: str) -> str:
 
 def _simulation(body: bytes, _account: str) -> str:
     asked = parse_qs(body.decode("latin-1")).get("Action", [""])[0]
-    return "the local AWS checks no policies" if asked == "SimulatePrincipalPolicy" else ""
+    return "the local AWS simulates no policies" if asked == "SimulatePrincipalPolicy" else ""
 
 
 _REFUSALS: Final[Mapping[str, Callable[[bytes, str], str]]] = {
