@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -153,7 +153,7 @@ def _share(weight: float, total: float) -> float:
 
 def _recent(series: Series, now: datetime) -> Point:
     points = list(_points(series))
-    return points[-1] if points else Point(at=now, requests=0, errors=0, p50_ms=None, p99_ms=None)
+    return replace(points[-1], at=now) if points else Point(at=now, requests=0, errors=0, p50_ms=None, p99_ms=None)
 
 
 def _points(series: Series) -> Iterator[Point]:

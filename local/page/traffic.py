@@ -119,6 +119,7 @@ class Sender:
         self._targets = targets
         self._monotonic = monotonic
         self._busy = threading.Lock()
+        self._asked = 0
 
     def send(self, burst: Burst) -> BurstResult:
         """Send a burst and wait for what comes back; blocks up to half a minute and one request.
@@ -139,7 +140,10 @@ class Sender:
             self._busy.release()
 
     def _run(self, target: Target, burst: Burst) -> BurstResult:
-        started, numbers, lock = self._monotonic(), iter(range(burst.requests)), threading.Lock()
+        started, lock = self._monotonic(), threading.Lock()
+        # the next burst goes on where this one ends: other units, other assignments
+        numbers = iter(range(self._asked, self._asked + burst.requests))
+        self._asked += burst.requests
         answers: list[Answer] = []
 
         def one_client() -> None:
@@ -196,7 +200,7 @@ def other_unit(unit: str, number: int) -> str:
     if found is None:
         return f"{unit}_{number}"
     at = int(found[0])
-    shifted = at - number if at >= MAX_REQUESTS else at + number
+    shifted = at - number % (at + 1) if at >= MAX_REQUESTS else at + number
     return f"{unit[: found.start()]}{shifted:0{len(found[0])}d}"
 
 

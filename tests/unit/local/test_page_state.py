@@ -238,7 +238,7 @@ def test_weights_are_shown_as_shares_and_microseconds_as_milliseconds() -> None:
         (earlier, 7, 0, 3.0, None),
         (lately, 40, 2, 4.0, 12.5),
     ]
-    assert (a.recent.requests, a.recent.p99_ms) == (40, 12.5)
+    assert (a.recent.at, a.recent.requests, a.recent.p99_ms) == (NOW, 40, 12.5)
     assert (b.recent.requests, b.recent.p99_ms, b.points) == (0, None, [])
 
 

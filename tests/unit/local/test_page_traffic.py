@@ -35,6 +35,7 @@ def test_units_of_a_burst_differ_and_look_alike() -> None:
     assert {len(unit) for unit in units} == {len("user_001463")}
     assert other_unit("user_001463", 3) == "user_001460"
     assert other_unit("content_000001", 3) == "content_000004"
+    assert other_unit("user_001463", 1464) == "user_001463"
     assert other_unit("me", 3) == "me_3"
 
 
