@@ -31,7 +31,10 @@ from serving.errors import StreamHubError
 T = TypeVar("T")
 
 OFTEN_S: Final = 1.5
+SOMETIMES_S: Final = 3.5
 SELDOM_S: Final = 8.0
+"""Reading is what a page costs the stack that it shows: alarms and evidence are large, drift changes once an hour."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -124,10 +127,13 @@ class StateReader:
             "endpoints", lambda: sources.endpoints.read(now()), first=([], 0)
         )
         self._releases = Part[tuple[list[Release], list[str]]](
-            "releases", lambda: sources.releases.read(self._endpoints.get(monotonic_s())[0], now()), first=([], [])
+            "releases",
+            lambda: sources.releases.read(self._endpoints.get(monotonic_s())[0], now()),
+            first=([], []),
+            every_s=SOMETIMES_S,
         )
         self._drift = Part[tuple[list[DriftWindow], int]]("drift", sources.drift.read, first=([], 0), every_s=SELDOM_S)
-        self._alarms = Part[tuple[list[Alarm], int]]("alarms", sources.alarms.read, first=([], 0))
+        self._alarms = Part[tuple[list[Alarm], int]]("alarms", sources.alarms.read, first=([], 0), every_s=SOMETIMES_S)
         self._faults = Part[list[FaultInForce]](
             "faults", lambda: [in_force(fault) for fault in sources.faults.all()], first=[]
         )

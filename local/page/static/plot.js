@@ -58,7 +58,9 @@ export function boundPlot({ label, looks, wanted, width, tick }) {
 /** One value against a warning and an alarm, as a bar that needs no axis: the cells beside it hold the numbers. */
 export function thresholdBar(value, warn, alarm) {
   const width = 120;
-  const x = scale(0, Math.max(alarm * 1.6, value), 0, width);
+  // one scale for all rows, so that marks stand below each other; what is larger fills the bar
+  const along = scale(0, 2 * alarm, 0, width);
+  const x = (size) => Math.min(width, along(size));
   return s("svg", { class: "threshold", viewBox: `0 0 ${width} 16`, preserveAspectRatio: "xMinYMid meet", "aria-hidden": "true", focusable: "false" },
     s("rect", { class: "rail", x: 0, y: 6, width, height: 4, rx: 2 }),
     s("rect", { class: value >= alarm ? "bad" : value >= warn ? "warn" : "good", x: 0, y: 4, width: Math.max(1, x(Math.max(0, value))), height: 8, rx: 2 }),

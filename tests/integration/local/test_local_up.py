@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+
+from tests.fakes.page import full_state
 
 RANKER = "streamhub-dev-recommendation-ranker"
 CLIENT = """
@@ -25,11 +29,9 @@ print(answer["InvokedProductionVariant"], answer["ResponseMetadata"]["HTTPStatus
 """
 
 
-def streamhub(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
-    code = "from cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=root, capture_output=True, text=True, check=False, timeout=280
-    )
+def streamhub(*words: str, root: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from cli.main import main; main()", *words]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=280)
 
 
 def fetch(url: str, body: dict[str, Any] | None = None) -> bytes:
@@ -130,12 +132,138 @@ def test_the_emulated_function_answers_too(up: Up) -> None:
     assert json.loads(fetch(url))["status"] == "ok"
 
 
-def test_the_page_names_every_endpoint(up: Up) -> None:
-    page = fetch(up.document["page_url"]).decode()
-    assert RANKER in page
-    assert "100 %" in page
+def test_the_page_reads_every_part_of_the_stack(up: Up) -> None:
+    assert b"<title>StreamHub local stack</title>" in fetch(up.document["page_url"])
+    state = json.loads(fetch(f"{up.document['page_url']}/state.json"))
+    assert state["problems"] == []
+    assert RANKER in {endpoint["name"] for endpoint in state["endpoints"]}
+    assert state["alarms"]
+    routes = {sample["route"] for sample in up.document["samples"].values()}
+    assert {f"route:{route}" for route in routes} <= {target["id"] for target in state["targets"]}
+    assert "recommendation_ranker" in state["models_without_release"]
+    assert keys_of(state) == keys_of(json.loads(full_state().encode()))
+
+
+def keys_of(document: dict[str, Any]) -> dict[str, set[str]]:
+    parts = {name: part[0] for name, part in document.items() if isinstance(part, list) and part}
+    kept = {name: set(parts[name]) for name in ("endpoints", "alarms", "fault_kinds", "targets")}
+    return {"": set(document), **kept, "variants": set(document["endpoints"][-1]["variants"][0])}
 
 
 def test_up_again_reports_the_same_stack(up: Up, root: Path) -> None:
     again = streamhub("local", "up", "--json", "--state", str(up.state), root=root)
     assert json.loads(again.stdout) == up.document
+
+
+def invoke(up: Up, function: str, event: dict[str, Any]) -> dict[str, Any]:
+    answer = up.client("lambda").invoke(FunctionName=f"streamhub-dev-{function}", Payload=json.dumps(event).encode())
+    result: dict[str, Any] = json.loads(answer["Payload"].read())
+    return result
+
+
+def predicted(up: Up) -> dict[str, Any]:
+    """Give what the deployed function answers, called as API Gateway calls it."""
+    sample = up.document["samples"]["recommendation_ranker"]
+    request = {"method": "POST", "path": sample["route"], "sourceIp": "127.0.0.1"}
+    event = {
+        "version": "2.0",
+        "routeKey": f"POST {sample['route']}",
+        "rawPath": sample["route"],
+        "rawQueryString": "",
+        "headers": {"content-type": "application/json"},
+        "requestContext": {"http": request, "requestId": "r", "stage": "$default"},
+        "body": json.dumps(sample["body"]),
+        "isBase64Encoded": False,
+    }
+    answer = invoke(up, "predict", event)
+    assert answer["statusCode"] == 200, answer
+    body: dict[str, Any] = json.loads(answer["body"])
+    return body
+
+
+@contextmanager
+def without(up: Up, function: str, action: str) -> Iterator[None]:
+    """Take the statements with an action from a function's role."""
+    iam = up.client("iam")
+    found = up.client("lambda").get_function_configuration(FunctionName=f"streamhub-dev-{function}")
+    role = found["Role"].rpartition("/")[2]
+    [name] = iam.list_role_policies(RoleName=role)["PolicyNames"]
+    whole = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+    kept = [entry for entry in whole["Statement"] if action not in json.dumps(entry["Action"])]
+    assert len(kept) < len(whole["Statement"])
+    put = {"RoleName": role, "PolicyName": name}
+    iam.put_role_policy(**put, PolicyDocument=json.dumps({**whole, "Statement": kept}))
+    try:
+        yield
+    finally:
+        iam.put_role_policy(**put, PolicyDocument=json.dumps(whole))
+
+
+def test_deployed_functions_do_their_work_as_their_own_roles(up: Up) -> None:
+    assert invoke(up, "release", {}).keys() == {"steps"}
+    assert len(invoke(up, "drift", {"model": "recommendation_ranker"})["reports"]) == 2
+    assert "degraded" not in predicted(up)
+
+
+def test_without_one_statement_exactly_its_call_is_refused(up: Up) -> None:
+    with without(up, "drift", "s3:GetObject"):
+        failed = invoke(up, "drift", {"model": "recommendation_ranker"})["errorMessage"]
+        assert "because no identity-based policy allows the s3:GetObject action" in failed
+        assert "degraded" not in predicted(up)
+    with without(up, "predict", "sagemaker:InvokeEndpoint"):
+        assert predicted(up)["degraded"] == ["fallback_model"]
+        assert len(invoke(up, "drift", {"model": "recommendation_ranker"})["reports"]) == 2
+    assert "degraded" not in predicted(up)
+
+
+@contextmanager
+def fault(up: Up, root: Path, *words: str) -> Iterator[None]:
+    state = ("--state", str(up.state))
+    added = json.loads(streamhub("local", "fault", "add", *words, "--json", *state, root=root).stdout)["added"]
+    try:
+        yield
+    finally:
+        streamhub("local", "fault", "remove", added, *state, root=root)
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_tick_under_a_throttled_table_moves_nothing_and_the_next_one_goes_on(up: Up, root: Path) -> None:
+    def weights() -> dict[str, float]:
+        variants = up.client("sagemaker").describe_endpoint(EndpointName=RANKER)["ProductionVariants"]
+        return {variant["VariantName"]: variant["CurrentWeight"] for variant in variants}
+
+    def release(*words: str) -> None:
+        done = streamhub(
+            "release", words[0], "recommendation_ranker", *words[1:], root=root, environment=up.environment
+        )
+        assert done.returncode == 0, done.stderr
+
+    release("start", "--version", "3.0.0")
+    with fault(up, root, "dynamodb-throttle", "--table", "streamhub-dev-state"):
+        said = invoke(up, "release", {})["errorMessage"]
+        assert "ProvisionedThroughputExceededException; allowed fewer requests a second" in said
+        assert weights() == {"a": 1.0, "b": 0.0}
+    [step] = invoke(up, "release", {})["steps"]
+    assert (step["moved"], step["state"]) == (True, "canary")
+    until(lambda: weights()["b"] > 0)
+    release("rollback", "--reason", "the test ends")
+    until(lambda: weights() == {"a": 1.0, "b": 0.0})
+
+
+def test_without_its_cache_the_prediction_api_answers_by_default_features_and_recovers(up: Up, root: Path) -> None:
+    sample = up.document["samples"]["recommendation_ranker"]
+
+    def degraded() -> list[str]:
+        answer = json.loads(fetch(up.document["api_url"] + sample["route"], sample["body"]))
+        return list(answer.get("degraded", ()))
+
+    assert degraded() == []
+    with fault(up, root, "cache"):
+        until(lambda: degraded() == ["features_default"])
+    until(lambda: degraded() == [])
