@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 import orjson
 
-from local.aws_json import service_model
+from local.aws_json import ValidationError, check, service_model
 from local.cloudwatch.alarm_requests import RequestError, check_composite_alarm, check_metric_alarm, check_watched
 from local.cloudwatch.math_values import MathError
 from local.cloudwatch.metric_data import Result, metric_data
@@ -155,23 +155,23 @@ def _sample(point: Mapping[str, Any]) -> Sample:
 def _checked(
     handler: Handler,
     operation: str,
-    check: Callable[[Mapping[str, Any]], None],
+    refuse: Callable[[Mapping[str, Any]], None],
     keep: Callable[[Mapping[str, Any]], None],
 ) -> Handler:
     """Give ministack's handler behind a check of ours, and keep what it drops."""
 
     def handle(params: Any, data: Any, is_cbor: bool, is_json: bool = False) -> Answer:  # noqa: ANN401, FBT001, FBT002 - as ministack calls it
-        request = _request(operation, params, data, structured_already=is_cbor or is_json)
         try:
-            check(request)
-        except RequestError as error:
+            request = _request(operation, params, data, structured_already=is_cbor or is_json)
+            refuse(request)
+        except (RequestError, ValidationError) as error:
             return _refused(str(error), is_cbor=is_cbor, is_json=is_json)
         answer = handler(params, data, is_cbor, is_json)
         if answer[0] == 200:  # noqa: PLR2004 - HTTP's OK
             keep(request)
         return answer
 
-    handle.checks = check  # type: ignore[attr-defined]
+    handle.checks = refuse  # type: ignore[attr-defined]
     return handle
 
 
@@ -179,8 +179,11 @@ def _told(handler: Handler) -> Handler:
     """Give ministack's SetAlarmState, which tells EventBridge of each change, as CloudWatch does."""
 
     def handle(params: Any, data: Any, is_cbor: bool, is_json: bool = False) -> Answer:  # noqa: ANN401, FBT001, FBT002 - as ministack calls it
-        request = _request("SetAlarmState", params, data, structured_already=is_cbor or is_json)
-        alarm = _module(_CLOUDWATCH)._alarms.get(request.get("AlarmName", "")) or {}
+        try:
+            request = _request("SetAlarmState", params, data, structured_already=is_cbor or is_json)
+        except ValidationError as error:
+            return _refused(str(error), is_cbor=is_cbor, is_json=is_json)
+        alarm = _module(_CLOUDWATCH)._alarms.get(request["AlarmName"]) or {}
         before = str(alarm.get("StateValue"))
         answer = handler(params, data, is_cbor, is_json)
         if alarm and alarm["StateValue"] != before:
@@ -214,16 +217,12 @@ def _keep(request: Mapping[str, Any]) -> None:
 
 def _get_metric_data(params: Any, data: Any, is_cbor: bool, is_json: bool = False) -> Answer:  # noqa: ANN401, FBT001, FBT002 - as ministack calls it
     store = _module(_CLOUDWATCH)
-    request = _request("GetMetricData", params, data, structured_already=is_cbor or is_json)
-    start, end = (store._parse_ts(request.get(name)) for name in ("StartTime", "EndTime"))
-    if start is None or end is None:
-        return _refused("StartTime and EndTime must not be null.", is_cbor=is_cbor, is_json=is_json)
-    ascending = request.get("ScanBy") == "TimestampAscending"
     try:
-        found = metric_data(
-            request.get("MetricDataQueries") or (), _samples, start_s=start, end_s=end, ascending=ascending
-        )
-    except (RequestError, MathError) as error:
+        request = _request("GetMetricData", params, data, structured_already=is_cbor or is_json)
+        start, end = (store._parse_ts(request[name]) or 0.0 for name in ("StartTime", "EndTime"))
+        ascending = request.get("ScanBy") == "TimestampAscending"
+        found = metric_data(request["MetricDataQueries"], _samples, start_s=start, end_s=end, ascending=ascending)
+    except (RequestError, ValidationError, MathError) as error:
         return _refused(str(error), is_cbor=is_cbor, is_json=is_json)
     results = [
         {
@@ -261,12 +260,23 @@ def _refused(message: str, *, is_cbor: bool, is_json: bool) -> Answer:
 
 
 def _request(operation: str, params: Any, data: Any, *, structured_already: bool) -> dict[str, Any]:  # noqa: ANN401 - ministack's own
-    """Give a request's parameters as boto3 takes them, whatever the protocol was."""
-    if structured_already:
-        return dict(data)
-    flat = {name: value[0] if isinstance(value, list) else value for name, value in params.items()}
+    """Give a request's parameters as boto3 takes them, whatever the protocol was.
+
+    Raises:
+        ValidationError: they do not fit botocore's model of the operation.
+
+    """
     shape = service_model("cloudwatch").operation_model(operation).input_shape
-    return structured(flat, shape) if shape is not None else {}
+    if shape is None:
+        return {}
+    if structured_already:
+        request = {name: value for name, value in data.items() if value is not None}
+    else:
+        request = structured(
+            {name: value[0] if isinstance(value, list) else value for name, value in params.items()}, shape
+        )
+    check(request, shape)
+    return request
 
 
 def _keep_whole_templates() -> None:

@@ -342,7 +342,7 @@ def test_a_scheduled_action_changes_the_range_and_is_told_as_an_activity(aws: Aw
     )
 
     def activities() -> list[dict[str, Any]]:
-        pages = aws.scaling.get_paginator("describe_scaling_activities").paginate(ServiceNamespace="sagemaker")
+        pages = aws.scaling.get_paginator("describe_scaling_activities").paginate(**TARGET)
         return [activity for page in pages for activity in page["ScalingActivities"]]
 
     activity = until(activities)[-1]

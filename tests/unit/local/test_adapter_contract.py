@@ -177,6 +177,34 @@ def test_a_templates_rule_for_few_samples_is_kept() -> None:
     assert alarm["EvaluateLowSampleCountPercentile"] == "ignore"
 
 
+@pytest.mark.parametrize(
+    ("operation", "request_"),
+    [
+        ("_put_metric_alarm", {}),
+        ("_put_metric_alarm", {"AlarmName": None}),
+        ("_put_metric_alarm", {"AlarmName": ALARM, "Threshold": "high"}),
+        ("_put_metric_alarm", {"AlarmName": ALARM, "Metrics": "all"}),
+        ("_put_metric_alarm", {"AlarmName": ALARM, "Metrics": [{"Id": 1}]}),
+        ("_put_metric_alarm", {"AlarmName": ALARM, "Metrics": [{"Id": "m", "MetricStat": {}}]}),
+        ("_put_metric_alarm", {"AlarmName": ALARM, "Dimensions": [{"Name": "n"}]}),
+        ("_put_composite_alarm", {"AlarmName": ALARM}),
+        ("_set_alarm_state", {"AlarmName": ALARM, "StateValue": "LOUD", "StateReason": "r"}),
+        ("_get_metric_data", {"MetricDataQueries": []}),
+        ("_get_metric_data", {"StartTime": 0, "EndTime": 60, "MetricDataQueries": [{"Id": "m", "MetricStat": {}}]}),
+        ("_get_metric_data", {"StartTime": 60, "EndTime": 60, "MetricDataQueries": [{"Id": "m", "Expression": "1"}]}),
+    ],
+)
+def test_requests_that_no_client_would_send_are_validation_errors_too(
+    cloudwatch: Any, operation: str, request_: dict[str, Any]
+) -> None:
+    whole = (
+        {"EvaluationPeriods": 1, "ComparisonOperator": "GreaterThanThreshold"} if "metric_alarm" in operation else {}
+    )
+    status, _, body = getattr(cloudwatch, operation)({}, whole | request_, False, True)
+    assert (status, json.loads(body)["__type"]) == (400, "ValidationError")
+    assert CloudWatch(region=REGION, account=ACCOUNT).alarms() == []
+
+
 def metric_of(name: str, *, variant: str = "a") -> dict[str, Any]:
     dimensions = [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": variant}]
     metric = {"Namespace": "AWS/SageMaker", "MetricName": name, "Dimensions": dimensions}
