@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,9 @@ def status(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
     lines = [f"state: {document['state']}"]
     if isinstance(services, dict):
         lines += [f"{name}: {_service(service)}" for name, service in services.items()]
+    kept_at = document["kept_at"]
+    if isinstance(kept_at, float):
+        lines.append(f"kept: {datetime.fromtimestamp(kept_at, UTC):%Y-%m-%d %H:%M:%S} UTC")
     emit(document, as_json=as_json, lines=lines)
     if document["state"] in {"down", "stale"}:
         raise typer.Exit(1)
@@ -92,10 +96,38 @@ def status(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
 @app.command()
 def down(*, state: State = _STATE, as_json: JsonFlag = False) -> None:
     """End everything; nothing to end is fine."""
-    from local.lifecycle import take_down  # noqa: PLC0415
+    from local.lifecycle import report, take_down  # noqa: PLC0415
 
     ended = take_down(state)
-    emit({"ended": ended}, as_json=as_json, lines=["ended" if ended else "nothing ran"])
+    kept = report(state)["kept_at"] is not None
+    line = "ended" if ended else "nothing ran"
+    emit(
+        {"ended": ended, "kept": kept},
+        as_json=as_json,
+        lines=[f"{line}; what it held is kept for the next up" if kept else line],
+    )
+
+
+@app.command()
+def logs(
+    service: Annotated[
+        str, typer.Argument(help="A log's name, such as gateway or cdk-stage; all of them without.")
+    ] = "",
+    *,
+    lines: Annotated[int, typer.Option(min=0, help="How many of the last lines.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")] = False,
+    state: State = _STATE,
+) -> None:
+    """Print the ends of the stack's logs."""
+    from local.tail import follow_lines, last_lines, named_logs  # noqa: PLC0415
+
+    chosen = named_logs(state, service)
+    for log in chosen:
+        for line in last_lines(log, count=lines):
+            typer.echo(f"{log.stem}: {line}")
+    if follow:
+        for log, line in follow_lines(chosen):
+            typer.echo(f"{log.stem}: {line}")
 
 
 @fault_app.command("add")

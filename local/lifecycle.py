@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from local import kept
 from local import state as states
 from serving.errors import LocalStackError
 
@@ -63,14 +64,26 @@ def _locked(descriptor: int) -> bool:
 
 
 def report(state_dir: Path) -> dict[str, object]:
-    """Give `state` (up, starting, degraded, stale or down), `pid` and the services."""
+    """Give `state` (up, starting, degraded, stale or down), `pid`, the services, and `kept_at`.
+
+    `kept_at` is when the last moment was kept, in seconds since the epoch; None where nothing is.
+    """
     state = states.read(state_dir)
+    document: dict[str, object] = {"state": "down", "pid": None, "services": {}, "kept_at": _kept_at(state_dir)}
     if state is None or state.failed:
-        return {"state": "down", "pid": None, "services": {}}
+        return document
     if not states.is_alive(state):
-        return {"state": "stale", "pid": None, "services": {}}
+        return document | {"state": "stale"}
     services = {name: asdict(service) for name, service in state.services.items()}
-    return {"state": _word(state), "pid": state.pid, "services": services}
+    return document | {"state": _word(state), "pid": state.pid, "services": services, "started": state.started}
+
+
+def _kept_at(state_dir: Path) -> float | None:
+    try:
+        moment = kept.snapshot_of(state_dir).moment() if kept.read(state_dir) is not None else None
+    except LocalStackError:
+        return None  # the next up says what is wrong with it
+    return moment[1] if moment is not None else None
 
 
 def take_down(state_dir: Path) -> bool:

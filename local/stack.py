@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,15 +18,16 @@ import boto3
 from local import images, valkey
 from local import kept as keeping
 from local import state as states
+from local.bounds import drop_unserved
 from local.cdk import command_of
 from local.checkpoints import TAKE_MOMENT
 from local.children import last_line
 from local.clock import begin, checked_pace
-from local.deploy import BYTECODE, Deployment, Progress
+from local.deploy import Deployment, Progress
 from local.documents import STAGE, document_of, environment_of, samples_of
-from local.environment import bytecode_environment, clean_environment
 from local.inputs import digest_of_inputs
 from local.kept import Kept
+from local.launch import launch
 from local.lifecycle import end, refuse_running, take_lock
 from local.listener import HOST, refuse_taken, settled_port
 from local.routing import PAGE_PREFIX
@@ -274,6 +274,7 @@ class LocalStack:
     def _begin_from(self, image: Path | None) -> str:
         """Give the digest of what is deployed already, "" where nothing is."""
         if self._kept is not None:
+            drop_unserved(self._state_dir / "services")
             return self._kept.inputs
         if image is not None and images.unpack(image, self._state_dir, ports=self._ports):
             return image.name
@@ -299,25 +300,11 @@ class LocalStack:
         return {name: service.port for name, service in self._state().services.items()}
 
     def _spawn(self, lock: int) -> None:
-        arguments = ["--state", str(self._state_dir), "--root", str(self._root), "--stage", STAGE]
-        arguments += [word for name in _PORTS for word in (f"--{name}-port", str(self._ports[name]))]
+        arguments = [word for name in _PORTS for word in (f"--{name}-port", str(self._ports[name]))]
         flags = {"--owned": not self._detached, "--scale": self._scales, "--keep": self._keep}
         arguments += ["--processes", str(self._processes)]
-        arguments += [*(flag for flag, given in flags.items() if given), "--lock", str(lock)]
-        with (self._state_dir / "logs" / "supervisor.log").open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - a module of this package
-                [sys.executable, "-m", "local.supervisor", *arguments],
-                cwd=self._root,
-                env=clean_environment(
-                    # a killed process cannot tidy up: what it unpacked goes with the next start
-                    {**bytecode_environment(self._root / BYTECODE), "TMPDIR": str(self._state_dir / "tmp")}
-                ),
-                stdin=subprocess.PIPE,  # closes when this process is gone
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=(lock,),
-            )
+        arguments += [*(flag for flag, given in flags.items() if given)]
+        self._process = launch(arguments, state_dir=self._state_dir, root=self._root, lock=lock)
         threading.Thread(target=self._end_with, args=(self._process,), name="supervisor", daemon=True).start()
 
     def _end_with(self, supervisor: subprocess.Popen[bytes]) -> None:

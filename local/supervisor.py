@@ -7,6 +7,7 @@ through the others. A service that ends is written down and logged, and the rest
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import queue
@@ -21,6 +22,7 @@ from types import FrameType
 
 from local import state as states
 from local import valkey
+from local.bounds import LOOK_S, bound_logs
 from local.children import Child, NotWantedError
 from local.environment import clean_environment, stack_environment
 from local.listener import free_port
@@ -85,7 +87,7 @@ class Supervisor:
 
     def _watch(self) -> None:
         reported: set[str] = set()
-        while (received := self.received.get()) not in _END:
+        while (received := self._next_signal()) not in _END:
             if received == START_API and "api" not in self.children:
                 self._start_api()
             for name, child in self.children.items():
@@ -93,6 +95,12 @@ class Supervisor:
                     reported.add(name)
                     _log.error("%s ended with code %d: %s", name, child.exit_code, child.last_line())
             self._write()
+
+    def _next_signal(self) -> int:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self.received.get(timeout=LOOK_S)
+            bound_logs(self.state_dir)
 
     def _start_services(self) -> None:
         stage = load_stage(self.root, self.stage_name)

@@ -64,7 +64,7 @@ class Up:
 
     def client(self, service: str) -> Any:
         environment = self.document["env"]
-        return boto3.client(
+        return boto3.client(  # type: ignore[call-overload]  # the stubs want the name written out
             service,
             endpoint_url=environment["AWS_ENDPOINT_URL"],
             region_name=environment["AWS_REGION"],
@@ -82,7 +82,7 @@ def up_fixture(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Up(json.loads(done.stdout), state)
     finally:
         down = streamhub("local", "down", "--json", "--state", str(state), root=root)
-    assert json.loads(down.stdout) == {"ended": True}
+    assert json.loads(down.stdout) == {"ended": True, "kept": False}
     assert session_members(json.loads(done.stdout)["pid"]) == []
 
 

@@ -55,14 +55,14 @@ def test_a_file_that_is_no_state_is_refused_by_name(tmp_path: Path, text: str) -
 
 def test_a_number_taken_by_another_process_is_a_stale_state(tmp_path: Path) -> None:
     states.write(tmp_path, StackState(pid=os.getpid(), started=0, services=SERVICES))
-    assert report(tmp_path) == {"state": "stale", "pid": None, "services": {}}
+    assert report(tmp_path) == {"state": "stale", "pid": None, "services": {}, "kept_at": None}
     refuse_running(tmp_path)
     assert not take_down(tmp_path)
     assert report(tmp_path)["state"] == "down"
 
 
 def test_without_a_state_nothing_runs(tmp_path: Path) -> None:
-    assert report(tmp_path) == {"state": "down", "pid": None, "services": {}}
+    assert report(tmp_path) == {"state": "down", "pid": None, "services": {}, "kept_at": None}
     assert not take_down(tmp_path)
 
 
