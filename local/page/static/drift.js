@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { thresholdBar } from "./plot.js";
-import { badge, count, day, empty, percent, plural, table, troubles } from "./words.js";
+import { badge, breakable, count, day, empty, percent, plural, table, troubles } from "./words.js";
 
 export function driftOf(state) {
   if (state.drift.length === 0) {
@@ -24,7 +24,7 @@ function card(found, state) {
 function features(found, name) {
   const heads = [["Feature", "gauge"], ["Size", "number"], ["Level"], ["Missing", "number"], ["Unseen", "number"]];
   const rows = found.features.map((feature) => [
-    [feature.name, thresholdBar(feature.size, found.warn_size, found.alarm_size)],
+    [breakable(feature.name), thresholdBar(feature.size, found.warn_size, found.alarm_size)],
     feature.size.toFixed(3).replace("-", "−"),
     badge(feature.level, undefined, feature.drifted ? "Drifted" : undefined),
     percent(feature.missing_share, 1),

@@ -62,6 +62,9 @@ export function spoken(state) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** A name that may break after an underscore, as it does after a hyphen. */
+export const breakable = (name) => name.split(/(?<=_)/).flatMap((part, index) => (index ? [h("wbr"), part] : [part]));
+
 export const empty = (text) => h("p", { class: "empty" }, text);
 
 /** What could not be read of a part, and what did not fit. */
