@@ -7,23 +7,21 @@ inputs. Nothing waits: a week is two thousand ticks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 import orjson
 
+from cli.rehearsal.deployment import CANARY, rings
 from cli.rehearsal.drift import DriftPlay
 from cli.rehearsal.records import EvidenceCounters, Records
 from cli.rehearsal.scenario import CONTROL, SCENARIOS
-from cli.rehearsal.score import Checkpoint, Hour, Settings, gates_of
+from cli.rehearsal.score import Checkpoint, Hour, Settings, hour_of
 from cli.rehearsal.traffic import Audience, Requests
 from lambdas.release.controller import Controller, Step
-from local.alarms import evaluate
-from local.cloudwatch.samples import Sample
 from local.manual_endpoint import ManualEndpoint, Surroundings
-from local.sagemaker.plan import plan_of
 from serving.aws.endpoints import SageMakerEndpointControl
 from serving.aws.traffic import traffic_of
 from serving.errors import ReleaseError
@@ -40,22 +38,6 @@ BEGINS: Final = datetime(2026, 1, 5, tzinfo=UTC)
 CHALLENGER: Final[Slot] = "b"
 TICK_S: Final = 300.0
 """How often the stage's schedule ticks a release."""
-
-CANARY: Final = plan_of(
-    {
-        "BlueGreenUpdatePolicy": {
-            "TrafficRoutingConfiguration": {
-                "Type": "CANARY",
-                "WaitIntervalInSeconds": 900,
-                "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10},
-            },
-        },
-        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "deploy-errors"}]},
-    },
-    instances=10,
-    variants=2,
-)
-"""How the fault `deployment` deploys."""
 
 ACTOR: Final = "rehearsal"
 _HOUR_S: Final = 3_600.0
@@ -168,13 +150,16 @@ class Play:
         self._tick_endpoint()
         if not self._suffers("silence"):
             self._note(self._controller.tick(self._model.name))
-        seconds = self._interval * TICK_S
-        if seconds % self._model.drift.window_s == 0 and self._weight() > 0:
+        if self._begins_anew(self._model.drift.window_s) and self._weight() > 0:
             begins = self._scenario.drifts_on_day
-            drifted = begins is not None and self._day > begins
-            self._drift.run(self._now, number=int(seconds // self._model.drift.window_s), drifted=drifted)
-        if seconds % _HOUR_S == 0:
+            self._drift.run(self._now, number=self._interval, drifted=begins is not None and self._day > begins)
+        if self._begins_anew(_HOUR_S):
             self._hours.append(self._look())
+
+    def _begins_anew(self, every_s: float) -> bool:
+        """Say whether an hour or a window ended within the last interval."""
+        seconds = self._interval * TICK_S
+        return seconds // every_s > (seconds - TICK_S) // every_s
 
     def _tick_endpoint(self) -> None:
         before = self._endpoint.endpoint
@@ -200,14 +185,11 @@ class Play:
             most, least = counts_of(stage.models[self._model.name], self._model)
             name = endpoint_name(stage.name, self._model.slug)
             found = ManualEndpoint.serving(name, {"a": (1.0, most), CHALLENGER: (0.0, least)}, clock=clock)
-        found.meets = Surroundings(capacity=lambda: not self._suffers("capacity"), alarmed=self._alarmed)
+        found.meets = Surroundings(
+            capacity=lambda: not self._suffers("capacity"),
+            alarmed=lambda names: any(rings(name, self._now) for name in names),
+        )
         return found
-
-    def _alarmed(self, names: Sequence[str]) -> bool:
-        """Say by the alarm's own rule whether a deployment's errors, one in five, are too many."""
-        now = self._now
-        seen = [Sample.of_value(now.timestamp() - 30, 0.2)]
-        return any(evaluate(deploy_alarm(name), lambda _metric, _since_s: seen, now).state == "ALARM" for name in names)
 
     def _weight(self) -> float:
         fleet = self._endpoint.endpoint.fleet
@@ -227,29 +209,16 @@ class Play:
 
     def _look(self) -> Hour:
         record = self._record
-        evidence = self._evidence.seen(record) if record.live else None
-        gates = gates_of(evidence, self._policy) if evidence is not None else {}
-        numbers = {name: gate.numbers for name, gate in gates.items()}
-        uplift, p99, errors = (numbers.get(name, {}) for name in ("uplift", "p99", "errors"))
-        report = self._drift.reports[-1] if self._drift.reports else None
-        mine = evidence.challenger.total_impressions if evidence is not None else 0
-        return Hour(
+        return hour_of(
+            record,
+            self._evidence.seen(record) if record.live else None,
+            self._policy,
             at=self._now,
-            day=round(self._day, 4),
-            state=record.state.value,
-            share=round(_part(desired_weights(record)), 4),
-            weight=round(self._weight(), 4),
+            day=self._day,
+            share=_part(desired_weights(record)),
+            weight=self._weight(),
             status=self._endpoint.endpoint.status,
-            impressions=mine + (evidence.control.total_impressions if evidence is not None else 0),
-            challenger_impressions=mine,
-            uplift=uplift.get("uplift"),
-            uplift_lower=uplift.get("lower"),
-            uplift_upper=uplift.get("upper"),
-            p99_ms=p99.get("challenger_p99_ms"),
-            control_p99_ms=p99.get("control_p99_ms"),
-            error_rate=errors.get("rate"),
-            control_error_rate=errors.get("control_rate"),
-            drift_score=report.max_score if report is not None else None,
+            drift=self._drift.reports[-1] if self._drift.reports else None,
             drift_alarm=self._drift.alarm,
         )
 
@@ -279,19 +248,3 @@ def counts_of(held: StageModel, model: ModelSpec) -> tuple[int, int]:
     most = held.max_count if held.max_count is not None else model.hosting.max_count
     least = held.min_count if held.min_count is not None else model.hosting.min_count
     return most, least
-
-
-def deploy_alarm(name: str) -> dict[str, Any]:
-    """Give an alarm on the errors of a deployment: more than one in twenty within a minute."""
-    return {
-        "AlarmName": name,
-        "Namespace": "AWS/SageMaker",
-        "MetricName": "Invocation5XXErrors",
-        "Dimensions": [],
-        "Statistic": "Average",
-        "Period": 60,
-        "EvaluationPeriods": 1,
-        "Threshold": 0.05,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "TreatMissingData": "notBreaching",
-    }

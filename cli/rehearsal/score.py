@@ -9,9 +9,9 @@ from typing import Any
 from cli.rehearsal.records import KeptEvidence
 from cli.rehearsal.scenario import Fault
 from serving.release.audit import AuditEntry
-from serving.release.gates import GateResult, error_gate, harm_gate, latency_gate, uplift_gate
+from serving.release.gates import error_gate, latency_gate, uplift_gate
 from serving.release.policy import ReleasePolicy
-from serving.release.state import ReleaseState
+from serving.release.state import ReleaseRecord, ReleaseState
 from serving.spec.codec import converter
 from serving.telemetry.drift import DriftReport
 from serving.telemetry.evidence import StageEvidence
@@ -77,10 +77,42 @@ class Checkpoint:
     notes: tuple[str, ...]
 
 
-def gates_of(evidence: StageEvidence, policy: ReleasePolicy) -> dict[str, GateResult]:
-    """Give the gates that say how good the challenger is, by name."""
-    found = (gate(evidence, policy) for gate in (uplift_gate, latency_gate, error_gate, harm_gate))
-    return {gate.gate: gate for gate in found}
+def hour_of(
+    record: ReleaseRecord,
+    evidence: StageEvidence | None,
+    policy: ReleasePolicy,
+    *,
+    at: datetime,
+    day: float,
+    share: float,
+    weight: float,
+    status: str,
+    drift: DriftReport | None,
+    drift_alarm: str,
+) -> Hour:
+    """Give one look, with what the gates say of the challenger; `evidence` is None while none is gathered."""
+    seen = evidence if evidence is not None else StageEvidence()
+    uplift, p99, errors = (gate(seen, policy).numbers for gate in (uplift_gate, latency_gate, error_gate))
+    mine = seen.challenger.total_impressions
+    return Hour(
+        at=at,
+        day=round(day, 4),
+        state=record.state.value,
+        share=round(share, 4),
+        weight=round(weight, 4),
+        status=status,
+        impressions=mine + seen.control.total_impressions,
+        challenger_impressions=mine,
+        uplift=uplift.get("uplift"),
+        uplift_lower=uplift.get("lower"),
+        uplift_upper=uplift.get("upper"),
+        p99_ms=p99.get("challenger_p99_ms"),
+        control_p99_ms=p99.get("control_p99_ms"),
+        error_rate=errors.get("rate"),
+        control_error_rate=errors.get("control_rate"),
+        drift_score=drift.max_score if drift is not None else None,
+        drift_alarm=drift_alarm,
+    )
 
 
 def document_of(end: Checkpoint) -> dict[str, Any]:
