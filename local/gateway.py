@@ -30,7 +30,7 @@ from local.kept import snapshot_of
 from local.listener import HOST, AnnouncingServer, bind
 from local.ministack_cloudwatch import CloudWatch
 from local.ministack_memory import Memory
-from local.ministack_roles import FunctionRoles
+from local.ministack_roles import FunctionRoles, end_functions
 from local.page.wiring import create_app as create_page
 from local.permissions.gate import Gate
 from local.resource_types import Target, client, resource_types
@@ -132,6 +132,7 @@ class _Server(AnnouncingServer):
         await self._gateway.close()
         await self._checkpoints.end()
         await super().shutdown(sockets)
+        await asyncio.to_thread(end_functions)
 
 
 def serve(

@@ -22,13 +22,18 @@ _IAM = "ministack.services.iam"
 _STS = "ministack.services.sts"
 
 HOOKS: Final[dict[str, tuple[str, ...]]] = {
-    _RUNTIME: ("execution_credentials", "_account_region_from_function_config"),
+    _RUNTIME: ("execution_credentials", "_account_region_from_function_config", "reset"),
     _LAMBDA: ("execution_credentials",),
     _EVALUATOR: ("_resolve_managed_policy_document",),
     _IAM: ("_roles",),
     _STS: ("register_session",),
 }
 """Every name of ministack that this module touches."""
+
+
+def end_functions() -> None:
+    """End the processes of functions and wait for them; by themselves they end some time behind the gateway."""
+    importlib.import_module(_RUNTIME).reset()
 
 
 class FunctionRoles:
