@@ -13,14 +13,17 @@ export function alarmsOf(state) {
   return [
     ...troubles(state, "alarms"),
     loud.length === 0 ? h("p", {}, badge("OK", "good", "No alarm is in ALARM.")) : list(loud, state),
-    mute.length === 0 ? null : details("alarms mute", plural(mute.length, "alarm without data", "alarms without data"), list(mute, state)),
-    quiet.length === 0 ? null : details("alarms quiet", plural(quiet.length, "alarm OK", "alarms OK"), list(quiet, state)),
-    scaling.length === 0 ? null : details("alarms scaling", plural(scaling.length, "alarm that only scales", "alarms that only scale"), list(scaling, state)),
+    group("alarms mute", mute, "alarm without data", "alarms without data", state),
+    group("alarms quiet", quiet, "alarm OK", "alarms OK", state),
+    group("alarms scaling", scaling, "alarm that only scales", "alarms that only scale", state),
   ];
 }
 
 /** Alarms that say something is wrong: one of target tracking only calls for other counts. */
 export const loudOf = (state) => state.alarms.filter((alarm) => alarm.state === "ALARM" && !alarm.scales);
+
+const group = (key, alarms, one, many, state) =>
+  (alarms.length === 0 ? null : details(key, plural(alarms.length, one, many), list(alarms, state)));
 
 const list = (alarms, state) => h("ul", { class: "items" }, alarms.map((alarm) => item(alarm, state)));
 

@@ -30,5 +30,6 @@ function features(found, name) {
     percent(feature.missing_share, 1),
     percent(feature.unseen_share, 1),
   ]);
-  return table(`Features of ${name}: stability index above chance; warning at ${count(found.warn_size)} (dashed), alarm at ${count(found.alarm_size)} (solid)`, heads, rows);
+  const limits = `warning at ${count(found.warn_size)} (dashed), alarm at ${count(found.alarm_size)} (solid)`;
+  return table(`Features of ${name}: stability index above chance; ${limits}`, heads, rows);
 }

@@ -31,7 +31,7 @@ function card(endpoint, state, width) {
 }
 
 function variants(endpoint) {
-  const heads = [["Variant"], ["Weight", "number"], ["Inst.", "number"], ["p50 ms", "number"], ["p99 ms", "number"], ["Req.", "number"], ["5xx", "number"]];
+  const heads = [["Variant"], ...["Weight", "Inst.", "p50 ms", "p99 ms", "Req.", "5xx"].map((head) => [head, "number"])];
   const rows = endpoint.variants.map((variant) => [
     [variant.name, variant.version ? h("span", { class: "quiet version" }, ` ${variant.version}`) : null],
     moving(percent(variant.share), percent(variant.desired_share)),
@@ -48,10 +48,10 @@ const moving = (now, wanted) => (now === wanted ? now : `${now} → ${wanted}`);
 
 function verdict(variant, budget) {
   const { p99_ms: p99, requests } = variant.recent;
-  if (requests === 0 || p99 === null) return h("span", {}, badge("quiet", "quiet", `${variant.name}: no traffic in the last minute`));
-  if (budget === null) return h("span", {}, badge("quiet", "quiet", `${variant.name}: p99 ${ms(p99)} ms, no budget`));
-  const over = p99 > budget;
-  return h("span", {}, badge("p99", over ? "bad" : "good", `${variant.name}: p99 ${over ? "over" : "within"} budget`));
+  const said = (tone, text) => h("span", {}, badge("p99", tone, `${variant.name}: ${text}`));
+  if (requests === 0 || p99 === null) return said("quiet", "no traffic in the last minute");
+  if (budget === null) return said("quiet", `p99 ${ms(p99)} ms, no budget`);
+  return p99 > budget ? said("bad", "p99 over budget") : said("good", "p99 within budget");
 }
 
 function latency(endpoint, state, width) {

@@ -24,7 +24,8 @@ const OPTIONS = {
 export function wire({ refresh, current }) {
   byId("traffic-form").addEventListener("submit", (event) => during(event, byId("traffic-said"), "Sending", async (form) => {
     update(byId("traffic-result"));
-    const result = await ask("traffic", { target: form.get("target"), requests: Number(form.get("requests")), clients: Number(form.get("clients")) });
+    const [requests, clients] = [Number(form.get("requests")), Number(form.get("clients"))];
+    const result = await ask("traffic", { target: form.get("target"), requests, clients });
     update(byId("traffic-result"), answersOf(result));
     refresh();
     return summaryOf(result);
@@ -73,7 +74,8 @@ function field(name, option) {
     ? h("select", { id, name, "data-key": id })
     : h("input", {
         id, name, "data-key": id, type: option.number ? "number" : "text", inputmode: option.number ? "decimal" : null,
-        min: option.min, max: option.max, step: option.step, value: option.value, required: !option.optional, maxlength: option.number ? null : "200",
+        min: option.min, max: option.max, step: option.step, value: option.value, required: !option.optional,
+        maxlength: option.number ? null : "200",
       });
   return h("div", { class: "field", "data-key": `field ${name}` }, h("label", { for: id }, option.label), control);
 }
@@ -132,9 +134,11 @@ function summaryOf(result) {
 
 function answersOf(result) {
   const heads = [["Status"], ["Variant"], ["Count", "number"], ["p50 ms", "number"], ["p99 ms", "number"]];
-  const rows = result.rows.map((row) => [row.status === 0 ? "none" : `${row.status}`, row.variant || "–", count(row.count), ms(row.p50_ms), ms(row.p99_ms)]);
+  const rows = result.rows.map((row) =>
+    [row.status === 0 ? "none" : `${row.status}`, row.variant || "–", count(row.count), ms(row.p50_ms), ms(row.p99_ms)]);
   return [
     table(`What came back from ${result.target}, as the client saw it`, heads, rows),
-    result.notes.length === 0 ? null : h("ul", { class: "notes" }, result.notes.map((note) => h("li", {}, `${count(note.count)} × ${note.text}`))),
+    result.notes.length === 0 ? null
+      : h("ul", { class: "notes" }, result.notes.map((note) => h("li", {}, `${count(note.count)} × ${note.text}`))),
   ];
 }

@@ -61,22 +61,27 @@ export function thresholdBar(value, warn, alarm) {
   // one scale for all rows, so that marks stand below each other; what is larger fills the bar
   const along = scale(0, 2 * alarm, 0, width);
   const x = (size) => Math.min(width, along(size));
+  const tone = value >= alarm ? "bad" : value >= warn ? "warn" : "good";
   return s("svg", { class: "threshold", viewBox: `0 0 ${width} 16`, preserveAspectRatio: "xMinYMid meet", "aria-hidden": "true", focusable: "false" },
     s("rect", { class: "rail", x: 0, y: 6, width, height: 4, rx: 2 }),
-    s("rect", { class: value >= alarm ? "bad" : value >= warn ? "warn" : "good", x: 0, y: 4, width: Math.max(1, x(Math.max(0, value))), height: 8, rx: 2 }),
+    s("rect", { class: tone, x: 0, y: 4, width: Math.max(1, x(Math.max(0, value))), height: 8, rx: 2 }),
     s("line", { class: "mark", x1: x(warn), x2: x(warn), y1: 1, y2: 15, "stroke-dasharray": "2 2" }),
     s("line", { class: "mark", x1: x(alarm), x2: x(alarm), y1: 1, y2: 15 }));
 }
 
 /** What the lines of a plot are. */
-export const legend = (entries) => h("ul", { class: "legend" }, entries.map(([style, text]) =>
-  h("li", {}, s("svg", { viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true", focusable: "false" },
-    style === "band" ? s("rect", { class: "band", x: 0, y: 1, width: 26, height: 8 }) : s("line", { class: `line ${style}`, x1: 0, x2: 26, y1: 5, y2: 5 })), text)));
+export const legend = (entries) => h("ul", { class: "legend" }, entries.map(([style, text]) => h("li", {}, swatch(style), text)));
+
+const swatch = (style) => s("svg", { viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true", focusable: "false" },
+  style === "band"
+    ? s("rect", { class: "band", x: 0, y: 1, width: 26, height: 8 })
+    : s("line", { class: `line ${style}`, x1: 0, x2: 26, y1: 5, y2: 5 }));
 
 const scale = (from, to, low, high) => (value) => low + ((value - from) / (to - from || 1)) * (high - low);
 
-const frame = (label, width, content) =>
-  s("svg", { class: "plot", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, focusable: "false" }, content);
+const frame = (label, width, content) => s("svg", {
+  class: "plot", role: "img", "aria-label": label, focusable: "false", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT,
+}, content);
 
 const gridline = (y, width, text) => [
   s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y, y2: y }),
@@ -99,9 +104,10 @@ function curve({ style, points }, x, y) {
 }
 
 function decades(low, high) {
+  const fine = high / low > 60 ? [1] : high / low > 8 ? [1, 3] : [1, 2, 5];
   const all = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-    for (const step of high / low > 60 ? [1] : high / low > 8 ? [1, 3] : [1, 2, 5]) all.push(Number((step * 10 ** power).toPrecision(2)));
+    for (const step of fine) all.push(Number((step * 10 ** power).toPrecision(2)));
   }
   return all.filter((value) => value >= low && value <= high);
 }

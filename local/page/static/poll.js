@@ -3,7 +3,7 @@
 const EVERY_MS = 2000;
 const PATIENCE_MS = 8000;
 const URL_OF_STATE = "/_streamhub/state.json";
-export const VERSION = 1;
+const VERSION = 1;
 
 export class Poller {
   #timer = null;
@@ -48,13 +48,13 @@ async function read() {
 }
 
 /** Ask the stack to do something; gives its answer or throws with its words. */
-export async function ask(path, document_) {
+export async function ask(path, asked) {
   let response;
   try {
     response = await fetch(`/_streamhub/${path}`, {
       method: "POST",
       headers: { "content-type": "application/json", "x-streamhub-page": "1" },
-      body: JSON.stringify(document_),
+      body: JSON.stringify(asked),
     });
   } catch (error) {
     throw new Refused(reasonOf(error));
@@ -63,7 +63,7 @@ export async function ask(path, document_) {
   return response.json();
 }
 
-export class Refused extends Error {}
+class Refused extends Error {}
 
 async function said(response) {
   try {

@@ -28,7 +28,8 @@ function card(release, state, width) {
     release.follows ? null : h("p", { class: "notice" }, "The endpoint's weights differ from the record; they follow when it is in service."),
     gates(release),
     bound(release, state, width),
-    release.transitions.length === 0 ? null : details(`transitions ${release.model}`, "What happened so far", transitions(release, state)));
+    release.transitions.length === 0 ? null
+      : details(`transitions ${release.model}`, "What happened so far", transitions(release, state)));
 }
 
 function steps(release) {
@@ -52,20 +53,23 @@ function bound(release, state, width) {
   if (release.min_uplift === null) return h("p", { class: "quiet" }, "This model has no click metric, so no bound of an uplift.");
   if (release.looks.length === 0) return empty("No bound yet: the sample is too small for one.");
   const newest = release.looks.at(-1);
-  const label = `Uplift of the click rate over time. Newest: ${signed(newest.estimate)}, surely between `
-    + `${signed(newest.lower)} and ${signed(newest.upper)}. Wanted: ${signed(release.min_uplift)}.`;
-  const heads = [["Look"], ["Stage", "number"], ["Impr.", "number"], ["Lower", "number"], ["Uplift", "number"], ["Upper", "number"]];
+  const sure = `surely between ${signed(newest.lower)} and ${signed(newest.upper)}`;
+  const label = `Uplift of the click rate over time. Newest: ${signed(newest.estimate)}, ${sure}. Wanted: ${signed(release.min_uplift)}.`;
+  const heads = [["Look"], ...["Stage", "Impr.", "Lower", "Uplift", "Upper"].map((head) => [head, "number"])];
   const rows = release.looks.slice(-SHOWN_ROWS).reverse().map((look) =>
     [day(look.at, state.at), `${look.stage + 1}`, count(look.impressions), signed(look.lower), signed(look.estimate), signed(look.upper)]);
   return h("figure", {},
-    h("p", { class: "figure-title" }, `Uplift ${signed(newest.estimate)}, surely between ${signed(newest.lower)} and ${signed(newest.upper)}`),
+    h("p", { class: "figure-title" }, `Uplift ${signed(newest.estimate)}, ${sure}`),
     boundPlot({ label, looks: release.looks, wanted: release.min_uplift, width, tick: clock }),
     h("figcaption", {}, legend([["a", "estimate"], ["band", "surely within"]]),
-      h("p", { class: "quiet" }, "Looks at each move, and while somebody had this page open; wider bounds are cut at the edge. Each stage starts its evidence anew.")),
-    details(`looks ${release.model}`, "The numbers of this plot", table(`Newest looks of the release of ${release.model}`, heads, rows)));
+      h("p", { class: "quiet" }, "Looks at each move, and while somebody had this page open; wider bounds are cut at the edge. ",
+        "Each stage starts its evidence anew.")),
+    details(`looks ${release.model}`, "The numbers of this plot",
+      table(`Newest looks of the release of ${release.model}`, heads, rows)));
 }
 
 function transitions(release, state) {
-  const rows = release.transitions.map((move) => [day(move.at, state.at), spoken(move.state), percent(move.share), `${move.actor}: ${move.reason}`]);
+  const rows = release.transitions.map((move) =>
+    [day(move.at, state.at), spoken(move.state), percent(move.share), `${move.actor}: ${move.reason}`]);
   return table(`Moves of the release of ${release.model}, newest first`, [["At"], ["To"], ["Share", "number"], ["By, why"]], rows);
 }

@@ -40,20 +40,20 @@ export function ago(time, now) {
   return `${Math.floor(seconds / DAY_S)} days`;
 }
 
-const TONES = {
+const TONES = new Map(Object.entries({
   InService: "good", OK: "good", ok: "good", passed: "good", promoted: "good",
   ALARM: "bad", alarm: "bad", failed: "bad", Failed: "bad", "rolled-back": "bad", "rolling-back": "bad",
   warn: "warn", INSUFFICIENT_DATA: "quiet", "not-enough-data": "quiet", "too-few-rows": "quiet", "no-traffic": "quiet",
-};
+}));
 const SIGNS = { good: "✓", bad: "▲", warn: "◆", quiet: "○", busy: "…" };
-const WORDS = {
+const WORDS = new Map(Object.entries({
   ALARM: "In alarm", OK: "OK", INSUFFICIENT_DATA: "No data", ok: "OK", warn: "Warning", alarm: "Alarm",
   "not-enough-data": "Undecided", passed: "Passed", failed: "Failed", "too-few-rows": "Too few rows",
   "no-traffic": "No traffic", InService: "In service",
-};
+}));
 
 /** A state as a sign and a word. */
-export function badge(state, tone = TONES[state] ?? "busy", word = WORDS[state] ?? spoken(state)) {
+export function badge(state, tone = TONES.get(state) ?? "busy", word = WORDS.get(state) ?? spoken(state)) {
   return h("span", { class: `badge ${tone}` }, h("span", { "aria-hidden": "true" }, SIGNS[tone]), "\u00a0", word);
 }
 
