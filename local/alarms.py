@@ -89,15 +89,8 @@ class _OneMetric:
         times = periods(now_s, self.period_s, count)
         grouped = by_period(read(self.metric.key, times[0]), times, self.period_s, owns_end=True)
         found = series(grouped, times, self.period_s, self.metric.statistic)
-        return [
-            Datapoint(
-                age=len(times) - times.index(time),
-                start_s=time,
-                value=value,
-                count=sum(sample.count for sample in grouped[time]),
-            )
-            for time, value in found.ordered()
-        ]
+        counts = {time: sum(sample.count for sample in samples) for time, samples in grouped.items()}
+        return _datapoints(found, times, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +118,15 @@ class _Expression:
         watched = self.queries.evaluate(series_of, times_of)[self.queries.watched.id]
         if not isinstance(watched, Series):
             raise LocalStackError(f"'{self.queries.watched.id}': got several time series; allowed: one in an alarm")
-        times = times_of(self.period_s)
-        return [
-            Datapoint(age=len(times) - place, start_s=time, value=watched.values[time], count=None)
-            for place, time in enumerate(times)
-            if time in watched.values
-        ]
+        return _datapoints(watched, times_of(self.period_s), {})
+
+
+def _datapoints(found: Series, times: Sequence[float], counts: Mapping[float, float]) -> list[Datapoint]:
+    return [
+        Datapoint(age=len(times) - place, start_s=time, value=found.values[time], count=counts.get(time))
+        for place, time in enumerate(times)
+        if time in found.values
+    ]
 
 
 def _measured(alarm: Mapping[str, Any], statistic: Statistic | None) -> _OneMetric | _Expression:

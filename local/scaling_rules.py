@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,11 +31,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The capacity that one policy wants, the alarm that called it, and how long it waits after the last change."""
+    """The capacity that one policy wants, the alarm that called it, and how long it waits after the last change.
+
+    `tracks` says that it is a target tracking policy.
+    """
 
     policy: str
     capacity: int
     alarm: str
+    tracks: bool = False
     out_cooldown_s: float = _DEFAULT_COOLDOWN_S
     in_cooldown_s: float = _DEFAULT_COOLDOWN_S
 
@@ -73,6 +78,7 @@ def tracked(
         policy=name,
         capacity=wanted,
         alarm=alarm,
+        tracks=True,
         out_cooldown_s=float(config.get("ScaleOutCooldown", _DEFAULT_COOLDOWN_S)),
         in_cooldown_s=float(config.get("ScaleInCooldown", _DEFAULT_COOLDOWN_S)),
     )
@@ -107,7 +113,13 @@ def _holds(step: Mapping[str, Any], breach: float) -> bool:
 
 
 def decide(
-    bounds: Bounds, wishes: Iterable[Wish], *, capacity: int, since_out_s: float, since_in_s: float
+    bounds: Bounds,
+    wishes: Iterable[Wish],
+    *,
+    capacity: int,
+    since_out_s: float,
+    since_in_s: float,
+    trackers: AbstractSet[str] = frozenset(),
 ) -> Change | None:
     """Give the change that follows from all policies, or None.
 
@@ -117,13 +129,19 @@ def decide(
         capacity: what there is now.
         since_out_s: seconds since the last scale-out, infinite for never.
         since_in_s: the same of the last scale-in.
+        trackers: names of the target tracking policies that may scale in: they do so only if each of them wants to
+            (guide, *How target tracking works*).
 
     """
     inside = min(max(capacity, bounds.least), bounds.most)
     if inside != capacity:
         side = "minimum" if inside > capacity else "maximum"
         return Change(capacity=inside, cause=f"{side} capacity was set to {inside}")
-    chosen = max(wishes, key=lambda wish: wish.capacity, default=None)
+    wanting = list(wishes)
+    shrinking = {wish.policy for wish in wanting if wish.tracks and wish.capacity < capacity}
+    if not shrinking >= trackers:
+        wanting = [wish for wish in wanting if wish.policy not in shrinking]
+    chosen = max(wanting, key=lambda wish: wish.capacity, default=None)
     if chosen is None:
         return None
     wanted = min(max(chosen.capacity, bounds.least), bounds.most)

@@ -134,6 +134,7 @@ class ScalingWatch:
             capacity=capacity,
             since_out_s=now - self._out_s.get(resource, -math.inf),
             since_in_s=now - self._in_s.get(resource, -math.inf),
+            trackers={policy["PolicyName"] for policy in policies if _may_track_in(policy)},
         )
         if change is None:
             return None
@@ -225,6 +226,11 @@ class ScalingWatch:
             if not answer.get("NextToken"):
                 return found
             token = {"NextToken": answer["NextToken"]}
+
+
+def _may_track_in(policy: Json) -> bool:
+    config = policy.get("TargetTrackingScalingPolicyConfiguration")
+    return config is not None and not config.get("DisableScaleIn", False)
 
 
 def _activity(target: Json, *, description: str, cause: str, at_s: float, done: str, failed: str = "") -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,6 +114,29 @@ def test_a_decision_is_within_the_bounds_and_the_largest_wish_wins(
     assert bounds.least <= after <= bounds.most
     if wanted and bounds.least <= capacity <= bounds.most:
         assert after == min(max(*wanted, bounds.least), bounds.most)
+
+
+@pytest.mark.parametrize(
+    ("trackers", "step", "after"),
+    [
+        ({"a": 3, "b": 2}, None, 3),
+        ({"a": 3, "b": None}, None, 5),
+        ({"a": 3, "b": None}, 2, 2),
+        ({"a": 3, "b": 8}, None, 8),
+        ({"a": 3}, 4, 4),
+        ({"a": 3}, 2, 3),
+    ],
+    ids=["all want to", "one does not", "a step is not held back", "one grows", "the step is larger", "it is smaller"],
+)
+def test_tracking_shrinks_only_if_every_tracking_policy_wants_to(
+    trackers: dict[str, int | None], step: int | None, after: int
+) -> None:
+    wishes = [replace(wish(wanted, name), tracks=True) for name, wanted in trackers.items() if wanted is not None]
+    wishes += [wish(step, "step")] if step is not None else []
+    found = decide(
+        Bounds(least=0, most=9), wishes, capacity=5, since_out_s=NEVER, since_in_s=NEVER, trackers=trackers.keys()
+    )
+    assert (found.capacity if found else 5) == after
 
 
 @pytest.mark.parametrize(
