@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import orjson
@@ -100,10 +100,15 @@ def _meets(fault: Fault, operation: Operation, request: Request) -> bool:
 def _tables(operation: Operation) -> set[str]:
     """Give the tables that a call is about, by name."""
     parameters = operation.parameters
-    named = [parameters.get("TableName"), *(parameters.get("RequestItems") or ())]
-    for item in parameters.get("TransactItems") or ():
-        named += [detail.get("TableName") for detail in item.values()]
+    named = [parameters.get("TableName"), *_entries(parameters.get("RequestItems"))]
+    items = parameters.get("TransactItems")
+    for item in items if isinstance(items, list) else ():
+        named += [_entries(detail).get("TableName") for detail in _entries(item).values()]
     return {str(name).rpartition("/")[2] for name in named if name}
+
+
+def _entries(found: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON value
+    return found if isinstance(found, Mapping) else {}
 
 
 async def _refuse(service: str, refusal: Refusal, request: Request, send: Send) -> None:

@@ -25,6 +25,7 @@ _REST: Final[Mapping[str, str]] = {
     "scheduler": "scheduler",
 }
 """The model of services that are told by method and path, by the name in a signature's scope."""
+_BY_PATH_ALONE: Final = frozenset(_REST) - {"sagemaker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,13 @@ def needs_body(service: str, request: Request) -> bool:
     """Say whether the operation, or what it is about, stands in the body."""
     if service == "s3":
         return request.method == "POST" and "delete" in request.query
-    return service not in _REST or "x-amz-target" in request.headers
+    return service not in _BY_PATH_ALONE and (service not in _REST or "x-amz-target" in request.headers)
 
 
 def operation_of(service: str, request: Request) -> Operation | None:
     """Give the operation, None for what is none."""
     target = request.headers.get("x-amz-target")
-    if target is not None:
+    if target is not None and service not in _BY_PATH_ALONE:
         return Operation(service, target.rpartition(".")[2], _json(request.body))
     if service in _REST:
         return _by_path(service, request)

@@ -50,8 +50,8 @@ def calls_of(operation: Operation, request: Request, place: Place, caller: Conte
 
 def _needs(operation: Operation, request: Request, place: Place) -> Iterator[Need]:
     prefix = _PREFIXES.get(operation.service, operation.service)
-    if operation.name in _TRANSACTIONS:
-        yield from _transaction(operation.parameters, place)
+    if operation.name in _TRANSACTIONS and (items := list(_transaction(operation.parameters, place))):
+        yield from items
         return
     action = _ACTIONS.get(f"{prefix}:{operation.name}", f"{prefix}:{operation.name}")
     names = _RESOURCES.get(prefix)

@@ -1,0 +1,306 @@
+"""From a request on the wire to what IAM is asked: by botocore's own requests, and by what no client would send."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local.fault_gate import FaultGate
+from local.faults import Faults, make
+from local.operations import needs_body, operation_of, request_of, signature_of
+from local.permissions.caller import Caller, Policies
+from local.permissions.calls import Place, calls_of
+from local.permissions.gate import Gate
+from local.permissions.policy import statements
+
+PLACE = Place("us-east-1", "123456789012")
+CALLER = Caller(
+    account=PLACE.account, role="role", session="f", function_arn="arn:aws:lambda:us-east-1:123456789012:function:f"
+)
+
+
+class SentError(Exception):
+    """Keeps a request from the network."""
+
+    def __init__(self, request: Any) -> None:
+        super().__init__()
+        url = urlsplit(request.url)
+        headers = [
+            (name.encode(), value.encode() if isinstance(value, str) else value)
+            for name, value in request.headers.items()
+        ]
+        self.scope = {
+            "type": "http",
+            "method": request.method,
+            "path": url.path,
+            "raw_path": url.path.encode(),
+            "query_string": url.query.encode(),
+            "headers": headers,
+        }
+        body = request.body if request.body is not None else b""
+        body = body.read() if hasattr(body, "read") else body
+        self.body = body.encode() if isinstance(body, str) else bytes(body)
+
+
+def sent(service: str, operation: str, **parameters: Any) -> SentError:
+    keys = {"aws_access_key_id": "AKIA", "aws_secret_access_key": "s", "region_name": "us-east-1"}
+    client: Any = boto3.client(service, endpoint_url="http://127.0.0.1:1", **keys)  # type: ignore[call-overload]
+
+    def stop(request: Any, **_: Any) -> None:
+        raise SentError(request)
+
+    client.meta.events.register("before-send", stop)
+    with pytest.raises(SentError) as caught:
+        getattr(client, operation)(**parameters)
+    return caught.value
+
+
+def needed(service: str, operation: str, **parameters: Any) -> list[tuple[str, str]]:
+    request = sent(service, operation, **parameters)
+    signature = signature_of(request.scope)
+    assert signature is not None
+    assert (signature.access_key, signature.region) == ("AKIA", "us-east-1")
+    told = request_of(request.scope)
+    told = request_of(request.scope, request.body if needs_body(signature.service, told) else b"")
+    found = operation_of(signature.service, told)
+    assert found is not None
+    return [(call.action, call.resource) for call in calls_of(found, told, PLACE, CALLER.context(region="us-east-1"))]
+
+
+S3 = {"Bucket": "b", "Key": "a/b c+d"}
+OBJECT = "arn:aws:s3:::b/a/b c+d"
+TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/t"
+ENDPOINT = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e"
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "expected"),
+    [
+        ("get_object", S3, [("s3:GetObject", OBJECT)]),
+        ("get_object", {**S3, "VersionId": "v"}, [("s3:GetObjectVersion", OBJECT)]),
+        ("head_object", S3, [("s3:GetObject", OBJECT)]),
+        ("put_object", {**S3, "Body": b"x"}, [("s3:PutObject", OBJECT)]),
+        ("upload_part", {**S3, "UploadId": "u", "PartNumber": 1, "Body": b"x"}, [("s3:PutObject", OBJECT)]),
+        ("abort_multipart_upload", {**S3, "UploadId": "u"}, [("s3:AbortMultipartUpload", OBJECT)]),
+        (
+            "copy_object",
+            {**S3, "CopySource": "c/k d"},
+            [("s3:PutObject", OBJECT), ("s3:GetObject", "arn:aws:s3:::c/k d")],
+        ),
+        (
+            "delete_objects",
+            {"Bucket": "b", "Delete": {"Objects": [{"Key": "a&b"}, {"Key": "c"}]}},
+            [("s3:DeleteObject", "arn:aws:s3:::b/a&b"), ("s3:DeleteObject", "arn:aws:s3:::b/c")],
+        ),
+        ("list_objects_v2", {"Bucket": "b", "Prefix": "a/"}, [("s3:ListBucket", "arn:aws:s3:::b")]),
+        ("head_bucket", {"Bucket": "b"}, [("s3:ListBucket", "arn:aws:s3:::b")]),
+        ("list_buckets", {}, [("s3:ListAllMyBuckets", "*")]),
+        ("get_object_tagging", S3, [("s3:GetObjectTagging", OBJECT)]),
+    ],
+)
+def test_s3_needs_what_the_authorization_reference_says(
+    operation: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert needed("s3", operation, **parameters) == expected
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "parameters", "expected"),
+    [
+        (
+            "dynamodb",
+            "query",
+            {"TableName": "t", "IndexName": "idx", "KeyConditionExpression": "a = b"},
+            [("dynamodb:Query", f"{TABLE}/index/idx")],
+        ),
+        ("dynamodb", "scan", {"TableName": TABLE}, [("dynamodb:Scan", TABLE)]),
+        (
+            "dynamodb",
+            "batch_get_item",
+            {"RequestItems": {"t": {"Keys": [{"a": {"S": "b"}}]}}},
+            [("dynamodb:BatchGetItem", TABLE)],
+        ),
+        (
+            "sagemaker-runtime",
+            "invoke_endpoint",
+            {"EndpointName": "e", "Body": b"{}"},
+            [("sagemaker:InvokeEndpoint", ENDPOINT)],
+        ),
+        (
+            "sagemaker-runtime",
+            "invoke_endpoint",
+            {"EndpointName": "e", "InferenceComponentName": "c", "Body": b"{}"},
+            [
+                ("sagemaker:InvokeEndpoint", ENDPOINT),
+                ("sagemaker:InvokeEndpoint", ENDPOINT.replace("endpoint/e", "inference-component/c")),
+            ],
+        ),
+        (
+            "sagemaker",
+            "update_endpoint",
+            {"EndpointName": "E", "EndpointConfigName": "c"},
+            [
+                ("sagemaker:UpdateEndpoint", ENDPOINT),
+                ("sagemaker:UpdateEndpoint", ENDPOINT.replace("endpoint/e", "endpoint-config/c")),
+            ],
+        ),
+        (
+            "application-autoscaling",
+            "register_scalable_target",
+            {
+                "ServiceNamespace": "sagemaker",
+                "ResourceId": "e",
+                "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+            },
+            [
+                (
+                    "application-autoscaling:RegisterScalableTarget",
+                    "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/*",
+                )
+            ],
+        ),
+        (
+            "cloudwatch",
+            "describe_alarms",
+            {"AlarmNames": ["x"]},
+            [("cloudwatch:DescribeAlarms", "arn:aws:cloudwatch:us-east-1:123456789012:alarm:x")],
+        ),
+        (
+            "sqs",
+            "send_message",
+            {"QueueUrl": "http://127.0.0.1:1/123456789012/q", "MessageBody": "m"},
+            [("sqs:SendMessage", "arn:aws:sqs:us-east-1:123456789012:q")],
+        ),
+        (
+            "lambda",
+            "invoke",
+            {"FunctionName": "f"},
+            [("lambda:InvokeFunction", "arn:aws:lambda:us-east-1:123456789012:function:f")],
+        ),
+        (
+            "kms",
+            "encrypt",
+            {"KeyId": "k", "Plaintext": b"x"},
+            [("kms:Encrypt", "arn:aws:kms:us-east-1:123456789012:key/k")],
+        ),
+        ("sts", "get_caller_identity", {}, []),
+    ],
+)
+def test_other_services_need_what_the_authorization_reference_says(
+    service: str, operation: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert needed(service, operation, **parameters) == expected
+
+
+def test_a_target_says_nothing_of_a_service_that_goes_by_paths() -> None:
+    request = sent("s3", "get_object", **S3)
+    request.scope["headers"].append((b"x-amz-target", b"A.ListAllMyBuckets"))
+    found = operation_of("s3", request_of(request.scope))
+    assert found is not None
+    assert found.name == "GetObject"
+
+
+SERVICES = st.sampled_from(
+    [
+        "s3",
+        "dynamodb",
+        "sagemaker",
+        "monitoring",
+        "sns",
+        "sqs",
+        "ssm",
+        "kms",
+        "kinesis",
+        "secretsmanager",
+        "lambda",
+        "x",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["TableName", "RequestItems", "TransactItems", "Put", "Bucket", "Names", "EndpointName", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+TARGETS = st.none() | st.sampled_from(["DynamoDB_20120810.TransactWriteItems", "A.B", ".", "A."])
+
+
+class Nobody:
+    """Roles that may nothing; every key is of a function."""
+
+    def caller(self, _key: str) -> Caller:
+        return CALLER
+
+    def policies(self, _caller: Caller) -> Policies:
+        return Policies(statements({"Version": "2012-10-17", "Statement": []}))
+
+
+def asked(app: Any, scope: dict[str, Any], body: bytes) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        told.append(message)
+
+    with contextlib.suppress(StopIteration):
+        app(scope, receive, send).send(None)  # nothing in it waits, so it needs no loop
+    return told
+
+
+async def passed(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+@given(
+    service=SERVICES,
+    method=st.sampled_from(["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"]),
+    path=st.text("/ab%{}*é", max_size=12).map(lambda text: f"/{text}"),
+    query=st.text("&=?delete%41versionId", max_size=20),
+    body=JSON.map(orjson.dumps) | st.binary(max_size=20),
+    target=TARGETS,
+)
+def test_whatever_a_function_sends_it_is_refused_in_words(
+    tmp_path_factory: pytest.TempPathFactory,
+    *,
+    service: str,
+    method: str,
+    path: str,
+    query: str,
+    body: bytes,
+    target: str | None,
+) -> None:
+    credential = f"AWS4-HMAC-SHA256 Credential=ASIA1/20260101/us-east-1/{service}/aws4_request"
+    headers = [(b"authorization", credential.encode()), *([(b"x-amz-target", target.encode())] if target else [])]
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": headers,
+    }
+    refused = asked(Gate(passed, Nobody()), scope, body)
+    assert refused[0]["status"] in {400, 403}
+    assert method == "HEAD" or b"not authorized" in refused[1]["body"]
+    folder = tmp_path_factory.getbasetemp() / "faults"
+    faults = Faults(folder)
+    faults.add(make("dynamodb-throttle", table="t"))
+    faults.add(make("s3-503", bucket="none"))
+    assert asked(FaultGate(passed, faults), scope, body)[0]["status"] in {200, 400, 503}
