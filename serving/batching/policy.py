@@ -93,6 +93,8 @@ def next_step(
 
 
 def _fill(queue: Sequence[Waiting], caps: Caps) -> tuple[int, int, float]:
+    if len(queue) <= caps.max_rows and (all_rows := sum([waiting.rows for waiting in queue])) <= caps.max_rows:
+        return len(queue), all_rows, min([waiting.deadline_s for waiting in queue])
     take, rows, tightest_s = 0, 0, inf
     for waiting in queue:
         if take and rows + waiting.rows > caps.max_rows:

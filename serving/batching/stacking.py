@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import overload
 
 import numpy as np
 
@@ -51,7 +52,41 @@ class Stacker:
         return np.concatenate(arrays, out=joined)
 
 
-def split(outputs: Sequence[Array], rows: Sequence[int]) -> list[list[Array]]:
+class Parts(Sequence[list[Array]]):
+    """The outputs of a batch, of which each request has its rows; they are cut when somebody looks."""
+
+    __slots__ = ("outputs", "rows")
+
+    def __init__(self, outputs: Sequence[Array], rows: Sequence[int]) -> None:
+        self.outputs = outputs
+        self.rows = rows
+
+    def __len__(self) -> int:
+        """Count the requests."""
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, number: int) -> list[Array]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[list[Array]]: ...
+
+    def __getitem__(self, number: int | slice) -> list[Array] | list[list[Array]]:
+        """Give what one request has of each output."""
+        if isinstance(number, slice):
+            return [self[at] for at in range(*number.indices(len(self)))]
+        first = sum(self.rows[:number])
+        return [output[first : first + self.rows[number]] for output in self.outputs]
+
+    def __iter__(self) -> Iterator[list[Array]]:
+        """Give what each request has, in order."""
+        at = 0
+        for count in self.rows:
+            yield [output[at : at + count] for output in self.outputs]
+            at += count
+
+
+def split(outputs: Sequence[Array], rows: Sequence[int]) -> Parts:
     """Give each request its rows of every output, in order.
 
     Raises:
@@ -65,13 +100,7 @@ def split(outputs: Sequence[Array], rows: Sequence[int]) -> list[list[Array]]:
                 f"model: got an output of shape {list(output.shape)}; allowed {total} rows, as in the inputs; "
                 f"check that every output of the graph keeps the batch dimension"
             )
-    if len(rows) == 1:
-        return [list(outputs)]
-    parts, at = [], 0
-    for count in rows:
-        parts.append([output[at : at + count] for output in outputs])
-        at += count
-    return parts
+    return Parts(outputs, rows)
 
 
 def divide(arrays: Sequence[Array], *, max_rows: int) -> list[list[Array]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 from serving.protocol.tensors import Array
 from serving.runtime.checks import Signature
@@ -24,10 +23,14 @@ class Asked:
     """The media type of an answer that is one bare array; none: the protocol's own form."""
 
 
-class Decoded(NamedTuple):
-    """A checked request: arrays in the model's order."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """What checked requests have in common that differ in their values only."""
 
-    arrays: list[Array]
     rows: int
     signature: Signature
     asked: Asked
+
+
+Decoded = tuple[list[Array], Kind]
+"""A checked request: arrays in the model's order, and the rest."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 from time import monotonic  # uvloop's own clock ticks in milliseconds
 
@@ -16,7 +16,7 @@ from serving.batching.policy import Caps, Step, next_step, refuse
 from serving.batching.service_times import ServiceTimes
 from serving.batching.stacking import Stacker
 from serving.errors import OverloadedError
-from serving.runtime.jobs import Division, Job, Signature
+from serving.runtime.jobs import Answer, Division, Job, Signature, finish
 from serving.runtime.metrics import Metrics
 from serving.runtime.workers import Batch, Run, Separate, Threads, Workers, joined, separated, too_late
 
@@ -28,13 +28,17 @@ _TURN_S = 0.005
 
 _RATE_SMOOTHING = 0.2
 
+CallSoon = Callable[[Callable[[], None]], object]
+Finish = Callable[[Sequence[Job], Sequence[Answer]], None]
+
 
 class Batcher:
     """The queue of one model and its workers.
 
     `inline` allows short runs on the loop; it is for models whose run time follows from the number of rows. `separate`
     is used instead of `run` where requests must not be joined. Time comes from `clock`, the one that jobs have their
-    times of.
+    times of. `call_soon` says when to look at what was submitted, the loop's own if it is not given; `finish` gives the
+    jobs of a batch their answers.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Batcher:
         inline: bool,
         loop: asyncio.AbstractEventLoop,
         metrics: Metrics,
+        call_soon: CallSoon | None = None,
+        finish: Finish = finish,
         clock: Callable[[], float] = monotonic,
         workers: Workers | None = None,
         separate: Separate | None = None,
@@ -54,7 +60,8 @@ class Batcher:
         self._caps = caps
         self.times = times
         self._inline = inline
-        self._loop = loop
+        self._call_soon = call_soon if call_soon is not None else loop.call_soon
+        self._finish = finish
         self._metrics = metrics
         self._clock = clock
         self._stacker = Stacker()
@@ -66,6 +73,9 @@ class Batcher:
         self.waiting = 0
         self._waiting_rows = 0
         self._arrived_rows = 0
+        self._arrived_s = 0.0
+        self._unread = 0
+        self._reading_s = 0.0
         self._rate = 0.0
         self._rated_s = clock()
         self._workers = workers if workers is not None else Threads(caps.workers, compute, done=self.done, loop=loop)
@@ -91,22 +101,26 @@ class Batcher:
             OverloadedError: it would not be answered in time, so it was not queued.
 
         """
-        rows_then = self._waiting_rows + job.rows
+        rows, max_rows = job.rows, self._caps.max_rows
+        rows_then = self._waiting_rows + rows
         if (
             self._running
-            or rows_then > self._caps.max_rows
+            or rows_then > max_rows
             or self.waiting >= self._caps.max_waiting
             or job.deadline_s - job.arrived_s < self._full_s
         ) and not self.idle:
-            self._admit(job.rows, job.arrived_s, job.deadline_s)  # else it is in the next batch, however full that gets
-        if job.rows > self._caps.max_rows:
-            for part in Division(job, max_rows=self._caps.max_rows, drop=self._drop).parts:
+            self._admit(rows, job.arrived_s, job.deadline_s)  # else it is in the next batch, however full that gets
+        if rows > max_rows:
+            for part in Division(job, max_rows=max_rows, drop=self._drop).parts:
                 self._queue(part)
         else:
             self._queue(job)
         self._waiting_rows = rows_then
-        self._arrived_rows += job.rows
-        self._schedule()
+        self._arrived_rows += rows
+        self._arrived_s = job.arrived_s
+        self._unread += 1
+        if not self._scheduled:
+            self._schedule()
 
     def check(self, arrived_s: float, deadline_s: float) -> None:
         """Refuse a request before anybody decodes it, if not even one row of it would be answered in time.
@@ -155,9 +169,8 @@ class Batcher:
                 del self._queues[job.signature]
 
     def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._dispatch)
+        self._scheduled = True
+        self._call_soon(self._dispatch)
 
     def _admit(self, rows: int, now_s: float, deadline_s: float) -> None:
         after_s = refuse(
@@ -182,9 +195,12 @@ class Batcher:
     def _dispatch(self) -> None:
         self._scheduled = False
         began_s = now_s = self._clock()
+        if self._unread:
+            self._count_reading(now_s)
         while self.waiting:
             if now_s - began_s > _TURN_S:
-                self._schedule()
+                if not self._scheduled:
+                    self._schedule()
                 return
             idle = self._caps.workers - len(self._running)
             queues = list(self._queues.values())
@@ -194,11 +210,20 @@ class Batcher:
             self._take(queues[step.queue], step, now_s)
             now_s = self._clock()
 
+    def _count_reading(self, now_s: float) -> None:
+        """Count what came together as read until now; what it waits from here on, it waits in the queue."""
+        read_s = self._unread * max(0.0, now_s - self._arrived_s)
+        self._metrics.decoded_s += read_s
+        self._reading_s += read_s
+        self._unread = 0
+
     def _take(self, waiting: deque[Job], step: Step, now_s: float) -> None:
         late = [waiting.popleft() for _ in range(step.late)]
-        jobs = [waiting.popleft() for _ in range(step.take)]
-        if not waiting:
+        if step.take == len(waiting):
+            jobs = list(waiting)
             del self._queues[(jobs or late)[0].signature]
+        else:
+            jobs = [waiting.popleft() for _ in range(step.take)]
         for job in late:
             self._left(job)
         self.waiting -= len(jobs)
@@ -238,9 +263,8 @@ class Batcher:
             self.times = times = self.times.after(batch.rows, batch.seconds)
             self._full_s = self._caps.margin * times.seconds(self._caps.max_rows)
         jobs, started_s = batch.jobs, batch.started_s
-        queued_s = len(jobs) * started_s - sum([job.arrived_s for job in jobs])
+        queued_s = max(0.0, len(jobs) * started_s - sum([job.arrived_s for job in jobs]) - self._reading_s)
+        self._reading_s = 0.0
         waited_s = started_s - jobs[0].arrived_s
         self._metrics.ran(batch.rows, seconds=batch.seconds, waited_s=waited_s, requests=len(jobs), queued_s=queued_s)
-        for job, answer in zip(jobs, batch.answers, strict=True):
-            if not job.cancelled:
-                job.finish(answer)
+        self._finish(jobs, batch.answers)

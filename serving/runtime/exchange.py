@@ -14,6 +14,8 @@ _ERROR = 400
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %s\r\ncontent-type: " % (status, status.phrase.encode()) for status in HTTPStatus
 }
+OK = _STATUS_LINES[200]
+"""The first line of a good answer, and the name of the second."""
 
 
 class Cancellable(Protocol):
@@ -39,6 +41,10 @@ class Place(Protocol):
         """Tell of an error; gives the header line by which its client can ask about it."""
         ...
 
+    def send(self, exchange: Exchange, lines: bytes, body: bytes) -> None:
+        """Send a whole answer, behind those before it; `lines` are its status line and header lines."""
+        ...
+
     def flush(self) -> None:
         """Write the answers whose turn it is."""
         ...
@@ -51,7 +57,18 @@ class Place(Protocol):
 class Head:
     """What a request says before its body; equal bytes are one object, so `route` is found once."""
 
-    __slots__ = ("body_bytes", "chunks", "echo", "headers", "keep_alive", "method", "path", "request_id", "route")
+    __slots__ = (
+        "body_bytes",
+        "chunks",
+        "echo",
+        "headers",
+        "keep_alive",
+        "method",
+        "opens",
+        "path",
+        "request_id",
+        "route",
+    )
 
     def __init__(self) -> None:
         self.method = b""
@@ -65,6 +82,8 @@ class Head:
         self.echo = b""
         """Whole header lines that go back with every answer."""
         self.route: Callable[[Exchange], None] | None = None
+        self.opens: type[Exchange] = Exchange
+        """What a request with this head becomes."""
 
 
 class Exchange:
@@ -72,12 +91,12 @@ class Exchange:
 
     __slots__ = ("arrived_s", "body", "connection", "data", "head", "job", "keep_alive", "streaming")
 
-    def __init__(self, connection: Place, head: Head) -> None:
+    def __init__(self, connection: Place, head: Head, body: bytes, arrived_s: float) -> None:
         self.connection = connection
         self.head = head
-        self.body = b""
-        self.keep_alive = True
-        self.arrived_s = 0.0
+        self.body = body
+        self.keep_alive = head.keep_alive
+        self.arrived_s = arrived_s
         self.job: Cancellable | None = None
         self.data: bytes | None = None
         """What is to be written next; nothing: it is not known yet."""
@@ -88,19 +107,16 @@ class Exchange:
         self.job = None
         if status >= _ERROR:
             extra += self.connection.failed(self, status)
-        if not self.keep_alive or self.connection.closes_after(self):
-            self.keep_alive = False
-            extra += b"connection: close\r\n"
-        echo = self.head.echo
-        lines = b"%s%s\r\ncontent-length: %d\r\n%s%s\r\n" % (
-            _STATUS_LINES[status],
-            content_type,
-            len(body),
-            echo,
-            extra,
-        )
-        self.data = lines if self.head.method == b"HEAD" else lines + body
-        self.connection.flush()
+        lines = b"%s%s\r\ncontent-length: %d\r\n%s" % (_STATUS_LINES[status], content_type, len(body), extra)
+        self.connection.send(self, lines, b"" if self.head.method == b"HEAD" else body)
+
+    def cancel(self) -> None:
+        """Forget it: the client is gone."""
+        job, stream = self.job, self.streaming
+        if job is not None:
+            job.cancel()
+        if stream is not None:
+            stream.wake(gone=True)
 
     def fail(self, status: int, text: str, extra: bytes = b"") -> None:
         """Send an error as JSON."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import NoReturn, Protocol, cast
 
@@ -23,12 +24,13 @@ _MOST_PIECES = 4096
 _MOST_REMEMBERED = 1024
 _MOST_REMEMBERED_BYTES = 2048
 _LINGER_S = 5.0
+_FAILED = "server: failed on this request; its log says why; report it"
 _FRAMING_BYTES_A_BODY_BYTE = 8
 """A chunk of one byte costs five more; beyond that, chunk extensions and trailers are no honest client's."""
 
 
 class App(Protocol):
-    """What answers requests; `handle` calls `Exchange.answer` once, now or later, always on the loop."""
+    """What answers requests: a route calls `Exchange.answer` once, now or later, always on the loop."""
 
     limits: Limits
     draining: bool
@@ -36,9 +38,22 @@ class App(Protocol):
     heads: dict[bytes, Head]
     journal: Journal
 
-    def handle(self, exchange: Exchange) -> None:
-        """Answer a request."""
+    def route(self, head: Head) -> Callable[[Exchange], None]:
+        """Give what answers the requests with a head."""
         ...
+
+
+class Received(Protocol):
+    """Who is told of bytes that came, and lets them be read by `Connection.read`: at once, or with others."""
+
+    def __call__(self, connection: Connection, data: bytes, /) -> None:
+        """Take them."""
+        ...
+
+
+def at_once(connection: Connection, data: bytes) -> None:
+    """Let bytes be read as they come."""
+    connection.read(data, monotonic())
 
 
 class _RefusedError(Exception):
@@ -57,9 +72,11 @@ class Connection(asyncio.Protocol):
         "_head",
         "_head_bytes",
         "_loop",
+        "_max_pipelined",
         "_parser",
         "_paused",
         "_pending",
+        "_received",
         "_refused",
         "_transport",
         "_unread",
@@ -68,9 +85,11 @@ class Connection(asyncio.Protocol):
         "started_s",
     )
 
-    def __init__(self, app: App, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, app: App, loop: asyncio.AbstractEventLoop, received: Received = at_once) -> None:
         self.app = app
         self._loop = loop
+        self._max_pipelined = app.limits.max_pipelined
+        self._received = received
         self._pending: deque[Exchange] = deque()
         self._current: Head | None = None
         self._head: Head | None = None
@@ -107,14 +126,14 @@ class Connection(asyncio.Protocol):
         self._body, self._current = [], None  # parser and connection hold each other until the collector comes
         pending, self._pending = self._pending, deque()
         for exchange in pending:
-            job, stream = exchange.job, exchange.streaming
-            if job is not None:
-                job.cancel()
-            if stream is not None:
-                stream.wake(gone=True)
+            exchange.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; whole requests are handled inside the call."""
+        """Take what came."""
+        self._received(self, data)
+
+    def read(self, data: bytes, now_s: float) -> None:
+        """Read what came; whole requests are handled inside the call."""
         at = 0
         heads = self.app.heads
         while self.started_s is None and not self._refused:
@@ -130,7 +149,7 @@ class Connection(asyncio.Protocol):
                     break  # empty lines: a flood of them must not be looked at one by one
             elif end + head.body_bytes <= len(data):
                 at = end + head.body_bytes
-                self._hand_over(head, data[end:at])
+                self._hand_over(head, data[end:at], now_s)
             else:
                 break
         if at < len(data) and not self._refused:
@@ -145,7 +164,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserCallbackError as error:
             if not self._refused:
                 self._loop.call_exception_handler({"message": "a request failed in the server", "exception": error})
-                self._refuse(500, "server: failed on this request; its log says why; report it")
+                self._refuse(500, _FAILED)
         except httptools.HttpParserError as error:
             if not self._refused:
                 self._refuse(400, f"request: got no HTTP/1.1 ({error}); allowed RFC 9112; use an HTTP client")
@@ -247,23 +266,44 @@ class Connection(asyncio.Protocol):
         pieces, self._body = self._body, []
         self._current = None
         self.started_s = None
-        self._hand_over(head, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self._hand_over(head, pieces[0] if len(pieces) == 1 else b"".join(pieces), monotonic())
 
-    def _hand_over(self, head: Head, body: bytes) -> None:
-        exchange = Exchange(self, head)
-        exchange.body = body
-        exchange.arrived_s = monotonic()
+    def _hand_over(self, head: Head, body: bytes, now_s: float) -> None:
+        route = head.route
+        if route is None:
+            route = head.route = self.app.route(head)
+        exchange = head.opens(self, head, body, now_s)
         if not head.keep_alive:
-            exchange.keep_alive = False
             self._refused = True
-        self._pending.append(exchange)
-        if len(self._pending) >= self.app.limits.max_pipelined:
+        pending = self._pending
+        pending.append(exchange)
+        if len(pending) >= self._max_pipelined:
             self._transport.pause_reading()
-        self.app.handle(exchange)
+        try:
+            route(exchange)
+        except Exception as error:  # noqa: BLE001 - a client must not wait for an answer that nobody makes
+            self._loop.call_exception_handler({"message": "a request failed in the server", "exception": error})
+            if exchange in pending and exchange.data is None:
+                self._refused, exchange.keep_alive = True, False
+                exchange.fail(500, _FAILED)
 
     def closes_after(self, exchange: Exchange) -> bool:
         """Whether the server is going and nothing else was asked on this connection, nor is being asked."""
         return self.app.draining and self._pending[-1] is exchange and self.started_s is None
+
+    def send(self, exchange: Exchange, lines: bytes, body: bytes) -> None:
+        """Send a whole answer, behind those before it; `lines` are its status line and header lines."""
+        if not exchange.keep_alive or (self.app.draining and self.closes_after(exchange)):
+            exchange.keep_alive = False
+            lines += b"connection: close\r\n"
+        data = b"%s%s\r\n%s" % (lines, exchange.head.echo, body)
+        if len(self._pending) == 1 < self._max_pipelined and exchange.keep_alive:
+            self._pending.clear()
+            self.active_s = monotonic()
+            self._transport.write(data)
+        else:
+            exchange.data = data
+            self.flush()
 
     def failed(self, exchange: Exchange, status: int) -> bytes:
         """Tell of an error; gives the header line by which its client can ask about it."""
@@ -276,7 +316,7 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Write the answers that have no unanswered request before them."""
         pending = self._pending
-        paused = len(pending) >= self.app.limits.max_pipelined
+        paused = len(pending) >= self._max_pipelined
         ready: list[bytes] = []
         while pending and (data := pending[0].data) is not None:
             exchange = pending[0]
@@ -294,7 +334,7 @@ class Connection(asyncio.Protocol):
                 exchange.streaming.wake()
         elif not exchange.keep_alive:
             self._end()
-        elif paused and len(pending) < self.app.limits.max_pipelined:
+        elif paused and len(pending) < self._max_pipelined:
             self._transport.resume_reading()
 
     def _end(self) -> None:
@@ -311,11 +351,10 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, status: int, text: str, extra: bytes = b"") -> None:
         """Answer a request that cannot be read to its end, behind those before it, and close."""
-        exchange = Exchange(self, self._current if self._current is not None else Head())
+        exchange = Exchange(self, self._current if self._current is not None else Head(), b"", monotonic())
         self._current, self.started_s, self._body = None, None, []
         self._refused = self._unread = True
         exchange.keep_alive = False
-        exchange.arrived_s = monotonic()
         self._pending.append(exchange)
         exchange.fail(status, text, extra)
 
@@ -333,7 +372,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         if self._pending and (stream := self._pending[0].streaming) is not None:
             stream.wake()
-        if not self._transport.is_closing() and len(self._pending) < self.app.limits.max_pipelined:
+        if not self._transport.is_closing() and len(self._pending) < self._max_pipelined:
             self._transport.resume_reading()
 
     def close(self) -> None:

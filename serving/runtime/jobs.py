@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
 
 from serving.batching.stacking import divide, join
 from serving.errors import InferenceError
@@ -14,26 +13,30 @@ Signature = tuple[tuple[int, ...], ...]
 Answer = list[Array] | InferenceError
 
 
-class Job(ABC):
-    """One request among others; `finish` is called once, on the loop, unless it was cancelled."""
+class Job(Protocol):
+    """One request among others; `finish` is called once, on the loop, unless it was cancelled.
 
-    __slots__ = ("arrays", "arrived_s", "cancelled", "deadline_s", "division", "rows", "signature")
+    `division` holds its parts, while it is computed in some.
+    """
 
-    def __init__(
-        self, arrays: list[Array], signature: Signature, rows: int, arrived_s: float, deadline_s: float
-    ) -> None:
-        self.arrays = arrays
-        self.signature = signature
-        self.rows = rows
-        self.arrived_s = arrived_s
-        self.deadline_s = deadline_s
-        self.cancelled = False
-        self.division: Division | None = None
-        """Its parts, while it is computed in some."""
+    arrays: list[Array]
+    signature: Signature
+    rows: int
+    arrived_s: float
+    deadline_s: float
+    cancelled: bool
+    division: Division | None
 
-    @abstractmethod
     def finish(self, answer: Answer) -> None:
         """Take the outputs, or why there are none."""
+        ...
+
+
+def finish(jobs: Sequence[Job], answers: Sequence[Answer]) -> None:
+    """Give each job its answer, but for those that nobody waits for any more."""
+    for job, answer in zip(jobs, answers, strict=True):
+        if not job.cancelled:
+            job.finish(answer)
 
 
 class Division:
@@ -85,13 +88,20 @@ class Division:
             self._drop(part)
 
 
-class _Part(Job):
-    __slots__ = ("_division", "_number")
+class _Part:
+    """A job itself; it is never divided again."""
 
-    def __init__(self, division: Division, whole: Job, number: int, arrays: list[Array]) -> None:
-        Job.__init__(self, arrays, whole.signature, len(arrays[0]), whole.arrived_s, whole.deadline_s)
-        self._division = division
+    division: Division | None = None
+
+    def __init__(self, of: Division, whole: Job, number: int, arrays: list[Array]) -> None:
+        self.arrays = arrays
+        self.signature = whole.signature
+        self.rows = len(arrays[0])
+        self.arrived_s = whole.arrived_s
+        self.deadline_s = whole.deadline_s
+        self.cancelled = False
+        self._of = of
         self._number = number
 
     def finish(self, answer: Answer) -> None:
-        self._division.take(self._number, answer)
+        self._of.take(self._number, answer)

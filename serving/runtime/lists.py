@@ -21,7 +21,7 @@ from serving.errors import InvalidRequestError
 from serving.protocol.elements import STRUCT_CODES, from_lists
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES
-from serving.runtime.asked import Asked, Decoded
+from serving.runtime.asked import Asked, Decoded, Kind
 
 _MOST_PLANS = 256
 _MOST_AROUND_BYTES = 1024
@@ -38,7 +38,7 @@ class _Plan:
     numbers: Struct
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    rows: int
+    kind: Kind
 
 
 class ListReader:
@@ -67,8 +67,7 @@ class ListReader:
             packed = plan.numbers.pack(*orjson.loads(body[at:end]))
         except (ValueError, OverflowError, struct_error):
             return None
-        array = np.frombuffer(packed, plan.dtype).reshape(plan.shape)
-        return Decoded([array], plan.rows, (), self._plain)
+        return [np.ndarray(plan.shape, plan.dtype, packed)], plan.kind
 
     def _remember(self, body: bytes, at: int, end: int, decoded: Decoded) -> None:
         before, behind = body[:at], body[end:]
@@ -80,13 +79,13 @@ class ListReader:
         except ValueError:
             return  # lists in the list
         # a second "data" behind the list would have been what counts
-        if around != [] or len(numbers) != decoded.arrays[0].size:
+        (array,), kind = decoded
+        if around != [] or len(numbers) != array.size:
             return
-        (array,) = decoded.arrays
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         code = STRUCT_CODES[self._inputs[0][1]]
-        plan = _Plan(Struct(f"<{array.size}{code}"), DTYPES[self._inputs[0][1]], array.shape, decoded.rows)
+        plan = _Plan(Struct(f"<{array.size}{code}"), DTYPES[self._inputs[0][1]], array.shape, kind)
         self._plans[before, behind] = plan
 
     def _parsed(self, body: bytes) -> Decoded | None:
@@ -113,4 +112,4 @@ class ListReader:
                 arrays.append(from_lists(entry["data"], name=name, datatype=datatype, shape=shape, size=rows * size))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvalidRequestError):
             return None
-        return Decoded(arrays, rows, (), self._plain)
+        return arrays, Kind(rows, (), self._plain)

@@ -22,11 +22,11 @@ class Histogram:
         self.counts = [0] * (buckets + 1)
         self.total = 0
 
-    def add(self, value: int) -> None:
-        """Count one value of 0 or more."""
-        self.total += value
+    def add(self, value: int, times: int = 1) -> None:
+        """Count one value of 0 or more, or the same one several times."""
+        self.total += value * times
         at = (value - 1).bit_length() if value > 0 else 0
-        self.counts[min(at, len(self.counts) - 1)] += 1
+        self.counts[min(at, len(self.counts) - 1)] += times
 
     def lines(self, name: str, labels: str, *, scale: float) -> list[str]:
         """Give the lines of Prometheus text; `scale` turns the counted unit into the published one."""
@@ -95,11 +95,11 @@ class Metrics:
         self.compute_us.add(int(seconds * 1e6))
         self.queue_us.add(int(waited_s * 1e6))
 
-    def answered(self, *, seconds: float, encoded_s: float) -> None:
-        """Count one answer: how long it took since the request was here, and how long it took to write."""
-        self.outcomes["ok"] += 1
+    def answered(self, *, seconds: float, encoded_s: float, requests: int = 1) -> None:
+        """Count answers: how long each took since its request was here, and how long all took to write."""
+        self.outcomes["ok"] += requests
         self.encoded_s += encoded_s
-        self.request_us.add(int(seconds * 1e6))
+        self.request_us.add(int(seconds * 1e6), requests)
 
     def unanswered(self, outcome: str, *, seconds: float) -> None:
         """Count one request that got no answer."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from serving.protocol.archive import ModelFolder
 from serving.runtime.admin import Admin
 from serving.runtime.cgroup import memory_limit_bytes, usable_cores
+from serving.runtime.inference import finish
 from serving.runtime.journal import Journal
 from serving.runtime.loading import caps_of, load
 from serving.runtime.repository import Hosted, Repository
@@ -19,6 +20,7 @@ from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
 from serving.runtime.shelf import Shelf
 from serving.runtime.threads import AskedThreads
+from serving.runtime.turn import Turn
 
 _OWN_BYTES = 128 << 20
 """Of the process without models, and of requests on their way."""
@@ -37,11 +39,16 @@ class Models:
     """
 
     def __init__(
-        self, settings: ServerSettings, folder: ModelFolder | None, scratch: Path, loop: AbstractEventLoop
+        self,
+        settings: ServerSettings,
+        folder: ModelFolder | None,
+        scratch: Path,
+        loop: AbstractEventLoop,
+        turn: Turn,
     ) -> None:
         self._settings = settings
         self._folder = folder
-        self._loop = loop
+        self._serve = partial(Hosted.serve, loop=loop, call_soon=turn.call_soon, finish=finish)
         repository = Repository()
         self.app = app = ModelApp(repository, limits=settings.limits, journal=Journal(slow_ms=settings.slow_ms))
         if folder is not None:
@@ -54,6 +61,7 @@ class Models:
         self._residency = Residency(
             repository,
             loop=loop,
+            serve=self._serve,
             scratch=scratch,
             limit_bytes=limit_bytes,
             threads=self._threads,
@@ -78,7 +86,7 @@ class Models:
         hosted = self.app.repository.default
         if hosted is not None and self._folder is not None:
             loaded = await asyncio.to_thread(load, self._folder, self._caps, threads=self._threads)
-            hosted.serve(loaded, caps=self._caps, loop=self._loop)
+            self._serve(hosted, loaded, caps=self._caps)
             return {"name": hosted.name, "version": hosted.served.version}
         if self._shelf is not None:
             asked = self._settings.load_models

@@ -7,6 +7,7 @@ equal tensors. Whatever is not seen to be equal goes to the codec, which alone d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -17,8 +18,8 @@ import orjson
 from serving.protocol import codec
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import Array, InferRequest, InferResponse, Tensor
-from serving.runtime.asked import Asked, Decoded
-from serving.runtime.checks import RequestCheck, Signature
+from serving.runtime.asked import Asked, Decoded, Kind
+from serving.runtime.checks import RequestCheck
 from serving.runtime.lists import ListReader
 from serving.spec.tensors import DType
 
@@ -29,13 +30,11 @@ _DUMP = orjson.OPT_SERIALIZE_NUMPY
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Raw:
-    """Where each input lies behind a head: type, elements, offset from the end of the head, shape."""
+    """Where each input lies in a body with the same JSON before it: shape, type, offset."""
 
-    parts: tuple[tuple[np.dtype[Any], int, int, tuple[int, ...]], ...]
-    raw_bytes: int
-    rows: int
-    signature: Signature
-    asked: Asked
+    parts: tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
+    size: int
+    kind: Kind
 
 
 class RequestReader:
@@ -62,13 +61,9 @@ class RequestReader:
             quick = self._lists.read(body) if self._lists is not None else None
             return quick if quick is not None else self._slow(body, None)
         plan = self._plans.get(body[:header_bytes]) if header_bytes <= _MOST_HEAD_BYTES else None
-        if plan is None or plan.raw_bytes != len(body) - header_bytes:
+        if plan is None or plan.size != len(body):
             return self._slow(body, header_bytes)
-        arrays = [
-            np.frombuffer(body, dtype, count, header_bytes + at).reshape(shape)
-            for dtype, count, at, shape in plan.parts
-        ]
-        return Decoded(arrays, plan.rows, plan.signature, plan.asked)
+        return [np.ndarray(shape, dtype, body, at) for shape, dtype, at in plan.parts], plan.kind
 
     def _slow(self, body: bytes, header_bytes: int | None) -> Decoded:
         request = codec.decode_request_parts(body, header_bytes=header_bytes)
@@ -89,21 +84,20 @@ class RequestReader:
         asked = Asked(
             request.id, request.outputs, request.binary_output, request.binary_names, within_s, request.stream
         )
-        return Decoded(arrays, self._check.rows(arrays), self._check.signature(arrays), asked)
+        return arrays, Kind(self._check.rows(arrays), self._check.signature(arrays), asked)
 
     def _remember(self, body: bytes, header_bytes: int, request: InferRequest, decoded: Decoded) -> None:
-        raw_bytes = sum(array.nbytes for array in decoded.arrays)
-        if raw_bytes != len(body) - header_bytes:
+        arrays, kind = decoded
+        if sum(array.nbytes for array in arrays) != len(body) - header_bytes:
             return  # some of its tensors were JSON, whose values are in the head
-        offsets, at = {}, 0
+        offsets, at = {}, header_bytes
         for tensor in request.inputs:
             offsets[id(tensor.array)] = at
             at += tensor.array.nbytes
-        parts = tuple((array.dtype, array.size, offsets[id(array)], array.shape) for array in decoded.arrays)
+        parts = tuple((array.shape, array.dtype, offsets[id(array)]) for array in arrays)
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-        plan = _Raw(parts, raw_bytes, decoded.rows, decoded.signature, decoded.asked)
-        self._plans[body[:header_bytes]] = plan
+        self._plans[body[:header_bytes]] = _Raw(parts, len(body), kind)
 
 
 class AnswerWriter:
@@ -142,6 +136,27 @@ class AnswerWriter:
         # how orjson writes a number that is not finite; the codec says which one
         return self._slow(arrays, asked) if b"null" in body else (body, None)
 
+    def each(self, outputs: Sequence[Array], asked: Asked) -> tuple[list[bytes], int | None] | None:
+        """Give what `write` gives for every row of a batch alone, bodies in order; None: only `write` can tell."""
+        if asked.id or asked.outputs or self._texts:
+            return None
+        key = (asked.binary, *[(1, *array.shape[1:]) for array in outputs])
+        form = self._forms.get(key)
+        if form is None:
+            form = self._form(key, [array[:1] for array in outputs], asked)
+        rows = len(outputs[0])
+        if asked.binary:
+            raw = [_cut(array.tobytes(), rows) for array in outputs]
+            return list(map(b"".join, zip([form[0]] * rows, *raw, strict=True))), len(form[0])
+        lists = []
+        for array in outputs:
+            text = orjson.dumps(np.ascontiguousarray(array).reshape(rows, -1), option=_DUMP)
+            if b"null" in text:
+                return None
+            lists.append(text[2:-2].split(b"],["))
+        body = b"[%s]".join([piece.replace(b"%", b"%%") for piece in form])
+        return [body % row for row in zip(*lists, strict=True)], None
+
     def _form(self, key: tuple[object, ...], arrays: list[Array], asked: Asked) -> tuple[bytes, ...]:
         if asked.binary:
             body, header_bytes = self._slow(arrays, asked)
@@ -174,3 +189,8 @@ class AnswerWriter:
         served = self._served
         response = InferResponse(model_name=served.name, model_version=served.version, id=asked.id, outputs=outputs)
         return codec.encode_response_parts(response, binary=asked.binary, names=asked.raw_names)
+
+
+def _cut(data: bytes, parts: int) -> list[bytes]:
+    size = len(data) // parts
+    return [data[at : at + size] for at in range(0, len(data), size)] if size else [b""] * parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from serving.errors import InvalidRequestError
@@ -10,7 +11,7 @@ from serving.protocol import codec, npy, tabular
 from serving.protocol.accept import acceptable
 from serving.protocol.tensors import DTYPES, Array
 from serving.runtime.asked import Asked
-from serving.runtime.exchange import JSON, Exchange
+from serving.runtime.exchange import JSON, OK, Exchange
 from serving.runtime.journal import Journal
 from serving.runtime.repository import Hosted
 
@@ -71,6 +72,20 @@ class Reply:
             f"({npy.NPY_TYPE} and {tabular.CSV_TYPE} for one output of numbers); leave it out for {codec.JSON_TYPE}"
         )
 
+    def each(self, outputs: Sequence[Array], asked: Asked) -> tuple[list[bytes], bytes] | None:
+        """Give a body for every row of a batch, and the lines before each up to the value of its length.
+
+        None: only `write` can tell.
+        """
+        if asked.form or asked.stream:
+            return None
+        written = self._hosted.writer.each(outputs, asked)
+        if written is None:
+            return None
+        bodies, header_bytes = written
+        content_type, lines = self._around(header_bytes)
+        return bodies, b"%s\r\n%scontent-length: " % (OK + content_type, lines)
+
     def write(self, arrays: list[Array], asked: Asked) -> tuple[bytes, bytes, bytes]:
         """Give body, content type and further header lines.
 
@@ -84,11 +99,15 @@ class Reply:
             body = npy.encode_npy(array) if asked.form == npy.NPY_TYPE else tabular.encode_csv(array)
             return body, asked.form.encode(), self._lines
         body, header_bytes = writer.write(arrays, asked)
+        return body, *self._around(header_bytes)
+
+    def _around(self, header_bytes: int | None) -> tuple[bytes, bytes]:
+        """Give the content type and further header lines."""
         if header_bytes is None:
-            return body, JSON, self._lines
+            return JSON, self._lines
         if self._sagemaker:
-            return body, b"%s%d" % (_BINARY, header_bytes), self._lines
-        return body, _OCTETS, b"inference-header-content-length: %d\r\n%s" % (header_bytes, self._lines)
+            return b"%s%d" % (_BINARY, header_bytes), self._lines
+        return _OCTETS, b"inference-header-content-length: %d\r\n%s" % (header_bytes, self._lines)
 
 
 def _offers(hosted: Hosted) -> list[str]:

@@ -13,7 +13,8 @@ from time import monotonic
 
 from serving.batching.policy import Caps
 from serving.protocol.served import ServedModel
-from serving.runtime.batcher import Batcher
+from serving.runtime.batcher import Batcher, CallSoon, Finish
+from serving.runtime.jobs import finish
 from serving.runtime.loading import Loaded
 from serving.runtime.metrics import Metrics
 from serving.runtime.plans import AnswerWriter, RequestReader
@@ -93,8 +94,16 @@ class Hosted:
         """Whether a run goes on for longer than anybody waits."""
         return self.batcher is not None and self.batcher.running_s(monotonic()) >= _STUCK_S
 
-    def serve(self, loaded: Loaded, *, caps: Caps, loop: AbstractEventLoop) -> None:
-        """Become ready."""
+    def serve(
+        self,
+        loaded: Loaded,
+        *,
+        caps: Caps,
+        loop: AbstractEventLoop,
+        call_soon: CallSoon | None = None,
+        finish: Finish = finish,
+    ) -> None:
+        """Become ready; `call_soon` and `finish` are those of a `Batcher`."""
         runner = loaded.runner
         self.runner = runner
         self.batcher = Batcher(
@@ -105,6 +114,8 @@ class Hosted:
             loop=loop,
             metrics=self.metrics,
             separate=runner.separate,
+            call_soon=call_soon,
+            finish=finish,
         )
         self.state, self.reason = State.READY, ""
 

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from serving.batching.policy import Caps
 from serving.errors import AlreadyLoadedError, HostingError, NoRoomError, NotLoadedError, StreamHubError
 from serving.protocol.archive import ModelFolder
-from serving.runtime.loading import caps_of, load, opened
+from serving.runtime.loading import Loaded, caps_of, load, opened
 from serving.runtime.memory import Held, give_back, leaving, size_of
 from serving.runtime.repository import Hosted, Repository, State
 from serving.runtime.threads import AskedThreads
@@ -40,6 +41,14 @@ class _Files:
     workdir: Path | None
 
 
+class Serve(Protocol):
+    """What lets a model answer."""
+
+    def __call__(self, hosted: Hosted, loaded: Loaded, *, caps: Caps) -> None:
+        """Let it."""
+        ...
+
+
 class Residency:
     """Loads and unloads the models of a repository; all on the loop, one load at a time."""
 
@@ -48,6 +57,7 @@ class Residency:
         repository: Repository,
         *,
         loop: AbstractEventLoop,
+        serve: Serve,
         scratch: Path,
         limit_bytes: int,
         threads: AskedThreads,
@@ -55,6 +65,7 @@ class Residency:
     ) -> None:
         self.repository = repository
         self._loop = loop
+        self._serve = serve
         self._limit_bytes = limit_bytes
         self._scratch = scratch
         self._threads = threads
@@ -154,7 +165,7 @@ class Residency:
         except StreamHubError as error:
             hosted.state, hosted.reason = State.UNAVAILABLE, str(error)
             raise
-        hosted.serve(loaded, caps=files.caps, loop=self._loop)
+        self._serve(hosted, loaded, caps=files.caps)
 
     async def _make_room(self, name: str, needed_bytes: int) -> None:
         here = {hosted.name: hosted for hosted in self._files if hosted.batcher is not None}

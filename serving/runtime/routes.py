@@ -47,7 +47,7 @@ class ModelApp:
             "/v2/health/ready": (b"GET", lambda _: self._health),
             "/v2/models/stats": (b"GET", lambda _: self._statistics),
         }
-        repository.changed = self.heads.clear
+        repository.changed = self._changed
 
     @property
     def ready(self) -> bool:
@@ -59,14 +59,12 @@ class ModelApp:
         """Whether every request was answered and every connection is closed."""
         return not self.connections and self.repository.idle
 
-    def handle(self, exchange: Exchange) -> None:
-        """Answer one request."""
-        route = exchange.head.route
-        if route is None:
-            route = exchange.head.route = self._route(exchange.head)
-        route(exchange)
+    def _changed(self) -> None:
+        self.heads.clear()
+        self.inferences.forget()
 
-    def _route(self, head: Head) -> Handler:
+    def route(self, head: Head) -> Handler:
+        """Give what answers the requests with a head."""
         path = _path(head)
         found = self._routes.get(path) or self._model_route(path)
         if found is None:

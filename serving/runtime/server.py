@@ -25,6 +25,7 @@ from serving.runtime.member import Member
 from serving.runtime.models import Models
 from serving.runtime.routes import ModelApp
 from serving.runtime.settings import ServerSettings
+from serving.runtime.turn import Turn
 from serving.spec.runtime import VllmRuntime
 
 _SWEEP_S = 1.0
@@ -83,12 +84,13 @@ async def _serve(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    models = _models(settings, folder, scratch, loop, stop=stopped.set)
+    turn = Turn(loop)
+    models = _models(settings, folder, scratch, loop, turn, stop=stopped.set)
     app = models.app
     member = Member(settings.member, app, stop=stopped.set) if settings.member is not None else None
     late = settings.member is not None and settings.member.late
     server = await loop.create_server(
-        lambda: Connection(app, loop), sock=listener, backlog=BACKLOG, start_serving=not late
+        lambda: Connection(app, loop, turn.received), sock=listener, backlog=BACKLOG, start_serving=not late
     )
     sweeper = asyncio.ensure_future(_sweep(app))
     loading = asyncio.ensure_future(models.load())
@@ -141,11 +143,12 @@ def _models(
     folder: ModelFolder | None,
     scratch: Path,
     loop: asyncio.AbstractEventLoop,
+    turn: Turn,
     *,
     stop: Callable[[], object],
 ) -> _Models:
     if folder is None or not isinstance(folder.served.runtime, VllmRuntime):
-        return Models(settings, folder, scratch, loop)
+        return Models(settings, folder, scratch, loop, turn)
     if settings.member is not None:
         raise ServerError("--processes: got several with a vLLM archive; allowed 1; vLLM has processes of its own")
     from serving.runtime.vllm import VllmModel  # noqa: PLC0415 - its HTTP client is there where vLLM is

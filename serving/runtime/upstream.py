@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 
-from serving.runtime.exchange import Exchange
+from serving.runtime.exchange import Exchange, Head
+from serving.runtime.inference import Handler
 from serving.runtime.routes import ModelApp
 
 PATHS = ("/invocations", "/metrics", "/v1/", "/tokenize", "/detokenize", "/version")
@@ -40,11 +41,13 @@ class Upstream(ModelApp):
         """Whether every request was answered and every connection is closed."""
         return not self._tasks and super().idle
 
-    def handle(self, exchange: Exchange) -> None:
-        """Answer one request, or hand it on."""
-        if not exchange.head.path.startswith(tuple(path.encode() for path in PATHS)):
-            super().handle(exchange)
-        elif not self.healthy:
+    def route(self, head: Head) -> Handler:
+        """Give what answers the requests with a head, or hands them on."""
+        theirs = head.path.startswith(tuple(path.encode() for path in PATHS))
+        return self._hand_on if theirs else super().route(head)
+
+    def _hand_on(self, exchange: Exchange) -> None:
+        if not self.healthy:
             exchange.fail(503, "model: not ready; its server is starting or does not answer", b"retry-after: 1\r\n")
         else:
             task = asyncio.ensure_future(self._forward(exchange))

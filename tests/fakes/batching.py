@@ -14,7 +14,7 @@ from serving.batching.stacking import Stacker
 from serving.errors import InferenceError, ModelFailedError
 from serving.protocol.tensors import Array
 from serving.runtime.batcher import Batcher
-from serving.runtime.jobs import Answer, Job, Signature
+from serving.runtime.jobs import Answer, Division, Signature
 from serving.runtime.metrics import Metrics
 from serving.runtime.workers import Batch, joined
 
@@ -58,9 +58,14 @@ class Bench:
         self.closed = True
 
 
-class Asked(Job):
+class Asked:
     def __init__(self, value: float, *, rows: int, at_s: float, within_s: float, signature: Signature = ()) -> None:
-        super().__init__([np.full((rows, 1), value)], signature, rows, at_s, at_s + within_s)
+        self.arrays: list[Array] = [np.full((rows, 1), value)]
+        self.signature = signature
+        self.rows = rows
+        self.arrived_s, self.deadline_s = at_s, at_s + within_s
+        self.cancelled = False
+        self.division: Division | None = None
         self.answers: list[Answer] = []
         self.finished_s = -1.0
         self.clock: Callable[[], float] = lambda: 0.0

@@ -84,7 +84,8 @@ def test_statistics_count_requests_rows_and_executions_with_their_times(start: A
         assert steps["fail"]["ns"] > 0
         for step in ("queue", "compute_input", "compute_infer", "compute_output"):
             assert steps[step]["count"] == 3
-            assert 0 < steps[step]["ns"] < steps["success"]["ns"]
+            assert steps[step]["ns"] < steps["success"]["ns"]
+            assert steps[step]["ns"] > 0 or step == "queue"  # alone on an idle server it waits for nothing
         (batch,) = after["batch_stats"]
         assert (batch["batch_size"], batch["compute_infer"]["count"]) == (2, 3)
 

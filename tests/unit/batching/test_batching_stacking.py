@@ -25,7 +25,7 @@ def test_what_is_stacked_and_split_again_is_what_it_was(rows: list[int]) -> None
 def test_a_single_request_is_not_copied() -> None:
     array = np.zeros((2, 3), dtype=np.float32)
     assert Stacker().stack([[array]])[0] is array
-    assert split([array], [2])[0][0] is array
+    assert np.shares_memory(split([array], [2])[0][0], array)
 
 
 @pytest.mark.parametrize("output", [np.zeros((3, 1)), np.zeros((1, 1)), np.zeros(())])

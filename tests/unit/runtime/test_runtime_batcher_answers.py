@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log2
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,18 +14,11 @@ from serving.errors import DeadlineExceededError, ModelFailedError
 from serving.protocol.tensors import Array
 from serving.runtime.jobs import Answer, Job
 from serving.runtime.workers import Batch, joined, separated
-
-
-class Asked(Job):
-    """A job that nobody waits for."""
-
-    def finish(self, answer: Answer) -> None:
-        """Nothing to do: a batch keeps its answers itself."""
+from tests.fakes.batching import Asked
 
 
 def job(value: float, *, rows: int = 1, deadline_s: float = 1.0) -> Job:
-    array = np.full((rows, 1), value, dtype=np.float32)
-    return Asked([array], (), rows, 0.0, deadline_s)
+    return Asked(value, rows=rows, at_s=0.0, within_s=deadline_s)
 
 
 def double(arrays: Sequence[Array]) -> list[Array]:

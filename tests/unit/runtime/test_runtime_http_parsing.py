@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +52,10 @@ class Echo:
         self.journal = Journal(slow_ms=1000, write=lambda _: None)
         self.seen: list[tuple[bytes, bytes, dict[bytes, bytes], bytes]] = []
         self.waiting: list[Exchange] = []
+
+    def route(self, head: Head) -> Callable[[Exchange], None]:
+        del head
+        return self.handle
 
     def handle(self, exchange: Exchange) -> None:
         head = exchange.head
@@ -97,6 +103,41 @@ def test_cuts_change_nothing(requests: list[bytes], data: st.DataObject) -> None
         assert app.seen == [REQUESTS[request] for request in requests]
         assert transport.written.count(b"HTTP/1.1 200 OK") == len(requests)
         assert not transport.closed
+
+
+class Broken(Echo):
+    """Answers nothing, by a fault of its own."""
+
+    def handle(self, exchange: Exchange) -> None:
+        del exchange
+        raise ZeroDivisionError
+
+
+class Told:
+    """A loop that keeps what it is told of."""
+
+    def __init__(self) -> None:
+        self.errors: list[object] = []
+
+    def call_exception_handler(self, context: dict[str, object]) -> None:
+        self.errors.append(context["exception"])
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["parsed", "remembered"])
+def test_a_fault_of_the_server_is_answered_and_told_and_ends_the_connection(*, seen: bool) -> None:
+    heads: dict[bytes, Head] = {}
+    if seen:
+        connected(Echo(heads=heads))[0].data_received(GET)
+        for head in heads.values():
+            head.route = None
+    loop, transport = Told(), Transport()
+    connection = Connection(Broken(heads=heads), cast("asyncio.AbstractEventLoop", loop))
+    connection.connection_made(cast("Any", transport))
+    connection.data_received(GET + GET)
+    assert transport.written.count(b"HTTP/1.1 500 ") == transport.written.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close\r\n" in transport.written
+    assert transport.closed
+    assert [type(error) for error in loop.errors] == [ZeroDivisionError]
 
 
 def test_empty_lines_are_never_taken_for_a_head() -> None:

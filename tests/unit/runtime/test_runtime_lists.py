@@ -60,11 +60,11 @@ def by_codec(body: bytes, served: ServedModel) -> Any:
 
 def by_reader(reader: RequestReader, body: bytes) -> Any:
     try:
-        decoded = reader.read(body, None)
+        arrays, kind = reader.read(body, None)
     except InvalidRequestError as error:
         return str(error)
-    assert decoded.rows == len(decoded.arrays[0])
-    return decoded.arrays
+    assert kind.rows == len(arrays[0])
+    return arrays
 
 
 @pytest.mark.parametrize("dtype", [DType.FP32, DType.INT64, DType.UINT8, DType.BF16])
@@ -92,4 +92,4 @@ def test_a_known_shape_is_read_with_its_own_numbers(shape: tuple[int, ...]) -> N
         body = orjson.dumps(
             {"inputs": [{"name": "x", "shape": list(array.shape), "datatype": "FP32", "data": array.ravel().tolist()}]}
         )
-        np.testing.assert_array_equal(reader.read(body, None).arrays[0], array)
+        np.testing.assert_array_equal(reader.read(body, None)[0][0], array)

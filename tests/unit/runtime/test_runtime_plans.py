@@ -59,11 +59,11 @@ def test_every_request_is_read_as_the_codec_reads_it(
     for rows, seed, binary, name in asked:
         sent = request(rows, seed, id=name, outputs=outputs, binary_output=binary)
         body, kind = codec.encode_request(sent, binary=binary)
-        decoded = reader.read(body, codec.header_size(kind, body_size=len(body)))
-        assert (decoded.rows, decoded.signature) == (rows, ())
-        assert (decoded.asked.id, decoded.asked.outputs, decoded.asked.binary) == (name, outputs, binary)
+        arrays, read = reader.read(body, codec.header_size(kind, body_size=len(body)))
+        assert (read.rows, read.signature) == (rows, ())
+        assert (read.asked.id, read.asked.outputs, read.asked.binary) == (name, outputs, binary)
         tensors = {tensor.name: tensor.array for tensor in sent.inputs}
-        for got, expected in zip(decoded.arrays, ("x", "k"), strict=True):
+        for got, expected in zip(arrays, ("x", "k"), strict=True):
             assert got.dtype == tensors[expected].dtype
             np.testing.assert_array_equal(got, tensors[expected])
 
@@ -113,8 +113,8 @@ def test_an_extra_key_and_nested_lists_are_read_by_the_codec() -> None:
     document = orjson.loads(codec.encode_request(request(2, 0), binary=False)[0])
     x = np.array(document["inputs"][0]["data"], dtype=np.float32).reshape(2, 3)
     document["inputs"][0] |= {"data": x.tolist(), "parameters": {}}
-    decoded = RequestReader(SERVED, max_rows=MAX_ROWS).read(orjson.dumps(document), None)
-    np.testing.assert_array_equal(decoded.arrays[0], x)
+    arrays, _ = RequestReader(SERVED, max_rows=MAX_ROWS).read(orjson.dumps(document), None)
+    np.testing.assert_array_equal(arrays[0], x)
 
 
 def test_a_known_head_with_other_raw_bytes_behind_it_is_checked_again() -> None:
@@ -140,8 +140,8 @@ def test_values_in_a_head_are_never_remembered() -> None:
                 ]
             }
         )
-        decoded = reader.read(head + bytes(12), len(head))
-        assert decoded.arrays[1].tolist() == [[[value], [value]]]
+        arrays, _ = reader.read(head + bytes(12), len(head))
+        assert arrays[1].tolist() == [[[value], [value]]]
 
 
 def test_truth_values_and_texts_are_looked_at_in_every_request() -> None:
@@ -161,8 +161,8 @@ def test_sizes_that_vary_make_the_signature() -> None:
         sent = InferRequest(inputs=(Tensor("t", np.zeros((3, size, 2), dtype=np.float32)),))
         for binary in (False, True):
             body, kind = codec.encode_request(sent, binary=binary)
-            decoded = reader.read(body, codec.header_size(kind, body_size=len(body)))
-            assert (decoded.signature, decoded.rows) == (((size, 2),), 3)
+            _, read = reader.read(body, codec.header_size(kind, body_size=len(body)))
+            assert (read.signature, read.rows) == (((size, 2),), 3)
 
 
 @given(
@@ -190,6 +190,36 @@ def test_every_answer_is_written_as_the_codec_writes_it(
         response = InferResponse(model_name="toy", model_version="1.0.0", id=name, outputs=tensors)
         expected = codec.encode_response_parts(response, binary=binary)
         assert writer.write([y, n], Asked(name, outputs, binary)) == expected
+
+
+@given(st.integers(1, 9), st.booleans(), st.integers(0, 9), st.sampled_from(["toy", "100% %s"]))
+def test_every_row_written_together_is_as_it_is_written_alone(rows: int, binary: bool, seed: int, name: str) -> None:  # noqa: FBT001
+    generator = np.random.default_rng(seed)
+    y = generator.random((2, rows), dtype=np.float32).T  # not contiguous, as a graph may give it
+    n = generator.integers(-9, 9, (rows, 1)).astype(DTYPES["INT32"])
+    asked = Asked(binary=binary)
+    written = AnswerWriter(replace(SERVED, name=name)).each([y, n], asked)
+    assert written is not None
+    bodies, header_bytes = written
+    alone = AnswerWriter(replace(SERVED, name=name))
+    assert [(body, header_bytes) for body in bodies] == [
+        alone.write([y[at : at + 1], n[at : at + 1]], asked) for at in range(rows)
+    ]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_rows_without_elements_are_written_together(*, binary: bool) -> None:
+    y, n = np.zeros((3, 0), dtype=np.float32), np.zeros((3, 1), dtype=np.int32)
+    written = AnswerWriter(SERVED).each([y, n], Asked(binary=binary))
+    assert written is not None
+    alone = AnswerWriter(SERVED).write([y[:1], n[:1]], Asked(binary=binary))
+    assert [(body, written[1]) for body in written[0]] == [alone] * 3
+
+
+@pytest.mark.parametrize("asked", [Asked(id="1"), Asked(outputs=("y",)), Asked()], ids=["id", "outputs", "not finite"])
+def test_what_differs_from_row_to_row_is_not_written_together(asked: Asked) -> None:
+    y, n = np.array([[1.0, 2.0], [np.inf, 1.0]], dtype=np.float32), np.zeros((2, 1), dtype=np.int32)
+    assert AnswerWriter(SERVED).each([y, n], asked) is None
 
 
 def test_a_number_that_json_cannot_carry_is_refused_and_binary_carries_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import io
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -49,6 +50,10 @@ class App:
         self.heads: dict[bytes, Head] = {}
         self.journal = Journal(slow_ms=1000, write=lambda _: None)
         self.exchanges: list[Exchange] = []
+
+    def route(self, head: Head) -> Callable[[Exchange], None]:
+        del head
+        return self.handle
 
     def handle(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
