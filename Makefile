@@ -6,6 +6,10 @@ TORCH_SPEC ?= torch==2.13.0
 TRITON_SPEC ?= nvidia-pytriton==0.7.0 numpy==1.26.4
 MLFLOW_SPEC ?= flask==3.1.3 flask-cors==6.0.5 sqlalchemy==2.1.9 alembic==1.20.1 huey==3.5.4 pandas==3.1.1
 BENTOML_SPEC ?= bentoml==1.4.40
+# version 1; version 2 is no package of PyPI
+AWSCLI_SPEC ?= awscli==1.46.3
+# the last line of releases that has Predictor
+SAGEMAKER_SPEC ?= sagemaker==2.257.7
 TORCHSERVE_SPEC ?= torchserve==0.12.0 torch-model-archiver==0.12.0 psutil==7.2.2
 TRAIN_SPEC ?= scikit-image==0.26.0 scikit-learn==1.9.1 onnxscript pillow==13.0.0
 
@@ -60,6 +64,9 @@ test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, be
 	@# servers that models are moved from (model_packaging/container.py); each only talks to its own tests
 	test -d $(VENV)/bentoml || { $(PYTHON) -m venv $(VENV)/bentoml && $(VENV)/bentoml/bin/pip install --quiet $(BENTOML_SPEC); }
 	test -d $(VENV)/torchserve || $(PYTHON) -m pip install --quiet --no-deps --target $(VENV)/torchserve $(TORCHSERVE_SPEC)
+	@# clients of the local stack, each with the botocore that it pins
+	test -d $(VENV)/awscli || { $(PYTHON) -m venv $(VENV)/awscli && $(VENV)/awscli/bin/pip install --quiet $(AWSCLI_SPEC); }
+	test -d $(VENV)/sagemaker || { $(PYTHON) -m venv $(VENV)/sagemaker && $(VENV)/sagemaker/bin/pip install --quiet $(SAGEMAKER_SPEC); }
 	$(BIN)/pytest -q tests/train
 
 soak: $(VENV)/.dev ## ten minutes of good, bad and vanishing clients (STREAMHUB_SOAK_S=60: one), and 100,000 requests of every kind
