@@ -95,7 +95,10 @@ class Triggers:
     def _call_in_the_background(self, arn: str, payload: str) -> None:
         function, config, _ = self._lambda._get_func_record_for_ref(arn)
         if function and config:
-            event = orjson.loads(payload)
+            try:
+                event = orjson.loads(payload)
+            except orjson.JSONDecodeError:  # an input transformer's plain text
+                event = payload
             self._lambda.invoke_async_with_retry(self._lambda._execution_record_for_config(function, config), event)
 
     def _refusal(self, asked: Mapping[str, Any]) -> Any:  # noqa: ANN401 - ministack's own answer
