@@ -241,7 +241,7 @@ def _document(body: bytes) -> dict[str, object]:
 def _note(status: int, document: Mapping[str, object]) -> str:
     if status == _OK:
         degraded = document.get("degraded")
-        return short(f"answered without {', '.join(map(str, degraded))}") if isinstance(degraded, list) else ""
+        return short(f"degraded: {', '.join(map(str, degraded))}") if isinstance(degraded, list) and degraded else ""
     said = document.get("detail") or document.get("title") or document.get("Message") or document.get("message")
     return short(f"{status}: {said}" if said else f"{status} without a text")
 

@@ -294,8 +294,6 @@ def test_nothing_deployed_is_said_in_each_part(visit: Visitor) -> None:
     assert "no latency" not in seen.text("#overview")
     seen.page.get_by_role("button", name="Send traffic").click()
     assert seen.script.sender.sent == []
-    results = Axe().run(seen.page, options={"runOnly": RULES})
-    assert results.violations_count == 0, results.generate_report()
 
 
 def test_a_part_that_cannot_be_read_says_so_where_it_would_be(visit: Visitor) -> None:
