@@ -51,9 +51,9 @@ def command(
 
 
 def _play(project: Project, result: DemoResult, *, pace: Pace, keep: bool, state: Path, display: Display) -> None:
-    stack = LocalStack(state, project.root, on_progress=display.say, detached=keep)
+    stack = LocalStack(state, project.root, on_progress=display.say, detached=keep, fresh=pace.deploys)
     with _ended_unless(stack, keep=keep):
-        story = Story(project, stack, result, services=state / "services", pace=pace, display=display)
+        story = Story(project, stack, result, state_dir=state, pace=pace, display=display)
         story.tell()
         if keep:
             result.page_url, result.kept_in = stack.page_url, state

@@ -9,8 +9,12 @@ from cli.demo.tally import Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """What stands after the deploy: CloudFormation's stacks and SageMaker's endpoints with their statuses."""
+    """What stands: CloudFormation's stacks and SageMaker's endpoints with their statuses.
 
+    `by_cdk` says whether this run deployed it, or began from what an earlier one had deployed from the same inputs.
+    """
+
+    by_cdk: bool
     stacks: dict[str, str]
     endpoints: dict[str, str]
     models: list[dict[str, str]]

@@ -17,9 +17,13 @@ class Looks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """One length of the story; counts are of requests, `outages` names the faults that are asked for."""
+    """One length of the story; counts are of requests, `outages` names the faults that are asked for.
+
+    Without `deploys`, what an earlier stack has deployed from the same inputs is brought back where there is such.
+    """
 
     name: str
+    deploys: bool
     better: Looks
     worse: Looks
     after: int
@@ -39,6 +43,7 @@ end inconclusive before its harm is sure. Simulated with the bounds of the polic
 
 FULL = Pace(
     name="full",
+    deploys=True,
     better=Looks(canary=600, decision=600, further=600, at_most=24),
     worse=Looks(canary=2_400, decision=_WORSE_DECISION, further=600, at_most=12),
     after=400,
@@ -50,6 +55,7 @@ FULL = Pace(
 )
 FAST = Pace(
     name="fast",
+    deploys=False,
     better=Looks(canary=1_200, decision=2_400, further=400, at_most=12),
     worse=Looks(canary=1_200, decision=_WORSE_DECISION, further=400, at_most=12),
     after=100,
@@ -59,6 +65,7 @@ FAST = Pace(
     visits_an_outage=100,
     visits_a_window=300,
     shortened=(
+        "no cdk deploy where an earlier stack was deployed from the same inputs: it is brought back",
         "one look a stage of a release where the whole demo looks more often",
         "one fault of four: no slow endpoint, no cache that is down, no deployment of unhealthy containers",
         "half the requests in a window of drift, fewer on the other routes and after each scene",

@@ -31,8 +31,8 @@ def deployed(found: Deployed) -> tuple[Promise, ...]:
     endpoints = sum(status == _IN_SERVICE for status in found.endpoints.values())
     return (
         Promise(
-            text="cdk deploy completes every stack",
-            seen=f"{stacks} of {len(found.stacks)} complete",
+            text="cdk deploy completes every stack" if found.by_cdk else "what cdk deployed before is brought back",
+            seen=f"{stacks} of {len(found.stacks)} stacks complete",
             kept=0 < stacks == len(found.stacks),
         ),
         Promise(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Container, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -41,7 +42,7 @@ BETTER = "3.0.0"
 WORSE = "2.0.0"
 """What production served before: against the better version it is truly the worse one."""
 
-DEPLOY = "cdk deploy of the dev stage"
+DEPLOY = "the dev stage"
 SERVE = "traffic through the prediction API"
 RELEASE_BETTER = f"release of {BETTER}, which is better"
 RELEASE_WORSE = f"release of {WORSE}, which is worse"
@@ -49,6 +50,7 @@ FAULTS = "faults"
 DRIFT = "drift"
 TAKE_DOWN = "take everything down"
 
+_DEPLOY_LOG = "cdk-stage.log"
 _VISITS_SEED = 11
 _LAMBDA_TIMEOUT_S = 60.0
 
@@ -68,11 +70,11 @@ class Story:
         stack: LocalStack,
         result: DemoResult,
         *,
-        services: Path,
+        state_dir: Path,
         pace: Pace,
         display: Display,
     ) -> None:
-        self._services = services
+        self._state_dir = state_dir
         self._project = project
         self._stack = stack
         self._result = result
@@ -93,7 +95,7 @@ class Story:
             operator=self._operator,
             visitors=self._visitors,
             clock=self._clock,
-            truths=truths(self._model, self._world, models=self._project.root / "models"),
+            truths=self._truths.result(),
             say=self._display.say,
         )
         scenes = (
@@ -118,7 +120,7 @@ class Story:
             kept = scene()
         except (BotoCoreError, ClientError) as error:
             raise LocalStackError(
-                f"{title}: got {error}; allowed an answer of the local AWS; see {self._services.parent / 'logs'}"
+                f"{title}: got {error}; allowed an answer of the local AWS; see {self._state_dir / 'logs'}"
             ) from error
         played = Scene(title=title, seconds=time.perf_counter() - started, promises=tuple(kept))
         self._result.scenes.append(played)
@@ -126,7 +128,11 @@ class Story:
         return played.kept
 
     def _deploy(self) -> Sequence[Promise]:
-        self._stack.bring_up()
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside") as beside:
+            # a deploy is mostly waiting
+            models = self._project.root / "models"
+            self._truths = beside.submit(truths, self._model, self._world, models=models)
+            self._stack.bring_up()
         # nothing of this process may reach another AWS from here on
         environment = clean_environment(self._stack.env)
         os.environ.clear()
@@ -136,6 +142,7 @@ class Story:
         stacks = client("cloudformation").get_paginator("describe_stacks").paginate()
         endpoints = client("sagemaker").get_paginator("list_endpoints").paginate()
         found = Deployed(
+            by_cdk=(self._state_dir / "logs" / _DEPLOY_LOG).exists(),
             stacks={stack["StackName"]: stack["StackStatus"] for page in stacks for stack in page["Stacks"]},
             endpoints={
                 endpoint["EndpointName"]: endpoint["EndpointStatus"]
@@ -171,7 +178,7 @@ class Story:
     def _faults(self) -> Sequence[Promise]:
         outages = Outages(
             endpoint_name(self._result.stage, self._model.slug),
-            services=self._services,
+            services=self._state_dir / "services",
             sagemaker=client("sagemaker"),
             visitors=self._visitors,
             pace=self._pace,

@@ -87,6 +87,7 @@ def whole(routes: tuple[str, ...]) -> DemoResult:
     )
     found = DemoResult(stage="dev", pace="fast", planned=("deploy", "releases"), shortened=("one fault of three",))
     found.deployed = Deployed(
+        by_cdk=True,
         stacks={"one": "CREATE_COMPLETE"},
         endpoints={"ranker": "InService"},
         models=[{"name": "recommendation_ranker", "version": "3.0.0", "digest": "f" * 64}],
@@ -107,7 +108,7 @@ def whole(routes: tuple[str, ...]) -> DemoResult:
 def broken_off() -> DemoResult:
     """Give a demo whose first scene did not keep its promise: nothing else was seen."""
     found = DemoResult(stage="dev", pace="full", planned=("deploy", "releases"))
-    found.deployed = Deployed(stacks={"one": "ROLLBACK_COMPLETE"}, endpoints={}, models=[])
+    found.deployed = Deployed(by_cdk=True, stacks={"one": "ROLLBACK_COMPLETE"}, endpoints={}, models=[])
     found.scenes = [Scene(title="deploy", seconds=20.0, promises=promises.deployed(found.deployed))]
     found.report = Path("report.html")
     return found

@@ -78,7 +78,7 @@ QUIET = DriftWindow(
 )
 LOUD = replace(QUIET, label="drifted on", score=3.0, alarm_state="ALARM")
 DRIFTED = Drifted(alarm_size=0.25, windows=(QUIET, replace(LOUD, alarm_state="OK"), LOUD))
-DEPLOYED = Deployed(stacks={"one": "CREATE_COMPLETE"}, endpoints={"ranker": "InService"}, models=[])
+DEPLOYED = Deployed(by_cdk=True, stacks={"one": "CREATE_COMPLETE"}, endpoints={"ranker": "InService"}, models=[])
 SERVED = Served(routes=visits(5, 5), function={"/v1/rank": 200}, function_wanted={"/v1/rank": 200})
 
 
