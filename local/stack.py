@@ -163,10 +163,7 @@ class LocalStack:
                 self.load_features()
             self.start_api()
             if self._keep:
-                self._on_progress("keeping what it holds")
-                self._take_moment()
-                record = Kept(made_by=keeping.made_by(), ports=self._answering_ports(), inputs=inputs)
-                keeping.write(self._state_dir, record)
+                self.keep(inputs)
         except BaseException:
             self.stop()
             raise
@@ -251,6 +248,17 @@ class LocalStack:
         if api.exit_code is not None:
             said = last_line(Path(api.log))
             raise LocalStackError(f"api ended with code {api.exit_code} as it started: {said} (log: {api.log})")
+
+    def keep(self, inputs: str) -> None:
+        """Have a moment written and noted that the next stack in this folder goes on from; it has that deployed.
+
+        Raises:
+            LocalStackError: the services do not write it.
+
+        """
+        self._take_moment()
+        record = Kept(made_by=keeping.made_by(), ports=self._answering_ports(), inputs=inputs)
+        keeping.write(self._state_dir, record)
 
     def stop(self) -> None:
         """End everything; a stack that was never started, or is stopped already, is left alone."""

@@ -37,11 +37,14 @@ def last_lines(log: Path, *, count: int) -> list[str]:
 
 def follow_lines(logs: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     """Give each whole line that is written from now on, until interrupted; a log that was cut begins anew."""
-    seen = {log: log.stat().st_size for log in logs}
+    return _followed({log: log.stat().st_size for log in logs})
+
+
+def _followed(seen: dict[Path, int]) -> Iterator[tuple[Path, str]]:
     while True:
-        for log in logs:
+        for log, known in list(seen.items()):
             size = log.stat().st_size
-            begin = seen[log] if size >= seen[log] else 0
+            begin = known if size >= known else 0
             with log.open("rb") as file:
                 file.seek(begin)
                 text, newline, _ = file.read(size - begin).rpartition(b"\n")
