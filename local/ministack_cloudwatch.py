@@ -1,6 +1,6 @@
-"""ministack's CloudWatch: its store for our evaluator, and our PutMetricAlarm and GetMetricData in place of its own.
+"""ministack's CloudWatch: its alarms for our evaluator, and our checks before its own PutMetricAlarm.
 
-With `ministack_adapter` the only module that touches ministack's private names.
+With `ministack_adapter` and `ministack_metrics` the only module that touches ministack's private names.
 """
 
 # ruff: noqa: SLF001 - private hooks are what this module is for
@@ -10,16 +10,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 import orjson
 
-from local.aws_json import ValidationError, check, service_model
+from local import ministack_metrics
+from local.aws_json import ValidationError
 from local.cloudwatch.alarm_requests import RequestError, check_composite_alarm, check_metric_alarm, check_watched
-from local.cloudwatch.math_values import MathError
-from local.cloudwatch.metric_data import Result, metric_data
-from local.cloudwatch.query_protocol import structured
 from local.cloudwatch.samples import Sample
+from local.ministack_metrics import Answer, Wire, samples
 
 _CLOUDWATCH = "ministack.services.cloudwatch"
 _EVENTS = "ministack.services.eventbridge"
@@ -36,22 +34,14 @@ HOOKS: Final[dict[str, tuple[str, ...]]] = {
         "_set_alarm_state",
         "_put_metric_alarm",
         "_put_composite_alarm",
-        "_get_metric_data",
         "_delete_alarms",
-        "_parse_ts",
-        "_ts_iso",
-        "_cbor_ok",
-        "_cbor_metric_data_result",
-        "_json_ok",
-        "_xml",
-        "_error",
+        *ministack_metrics.HOOKS,
     ),
     _EVENTS: ("_put_events",),
     _RESPONSES: ("set_request_account_id", "set_request_region"),
 }
 """Every name of ministack that this module touches, beside the provisioner of AWS::CloudWatch::Alarm."""
 
-Answer = tuple[int, dict[str, str], bytes]
 Handler = Callable[..., Answer]
 _EXPRESSION = {"Namespace": "metric math", "MetricName": "expression"}
 """What ministack is told of an alarm on metric math, which it does not know."""
@@ -61,7 +51,7 @@ _DROPPED = ("EvaluateLowSampleCountPercentile", "Metrics")
 
 
 def install() -> None:
-    """Put our evaluation, PutMetricAlarm and GetMetricData in place of ministack's; once in a process."""
+    """Put our evaluation, checks and reading of metrics in place of ministack's; once in a process."""
     store = _module(_CLOUDWATCH)
     store._evaluate_all_alarms = lambda: None
     store._evaluate_alarm = lambda _alarm: None
@@ -71,7 +61,8 @@ def install() -> None:
             store._put_composite_alarm, "PutCompositeAlarm", check_composite_alarm, lambda _: None
         )
         store._set_alarm_state = _told(store._set_alarm_state)
-        store._get_metric_data = _get_metric_data
+        store._get_metric_data = ministack_metrics.get_metric_data
+        store._get_metric_statistics = ministack_metrics.get_metric_statistics
     _keep_whole_templates()
 
 
@@ -96,7 +87,7 @@ class CloudWatch:
 
     def samples(self, metric: Mapping[str, Any], since_s: float) -> Iterator[Sample]:
         """Give what was published of exactly one metric: namespace, name, dimensions, and its Unit if it has one."""
-        yield from _samples(metric, since_s)
+        yield from samples(metric, since_s)
 
     def set_state(self, alarm: Mapping[str, Any], state: str, reason: str, data: str) -> None:
         """Move an alarm as SetAlarmState does: history, actions, composite alarms, EventBridge."""
@@ -129,29 +120,6 @@ def _module(name: str) -> Any:  # noqa: ANN401 - ministack has no types
     return importlib.import_module(name)
 
 
-def _samples(metric: Mapping[str, Any], since_s: float) -> Iterator[Sample]:
-    store = _module(_CLOUDWATCH)
-    dimensions = {entry["Name"]: entry["Value"] for entry in metric.get("Dimensions") or ()}
-    key = (metric["Namespace"], metric["MetricName"], store._dims_key(dimensions))
-    unit = metric.get("Unit")
-    for point in store._metrics.get(key) or ():
-        if point["Timestamp"] >= since_s and unit in {None, "", point.get("Unit")}:
-            yield _sample(point)
-
-
-def _sample(point: Mapping[str, Any]) -> Sample:
-    statistics = point.get("_stat")
-    if statistics is None:
-        return Sample.of_value(float(point["Timestamp"]), float(point["Value"]), float(point.get("Count", 1)))
-    return Sample(
-        timestamp_s=float(point["Timestamp"]),
-        count=float(statistics.get("SampleCount", 0)),
-        total=float(statistics.get("Sum", 0)),
-        least=float(statistics.get("Minimum", 0)),
-        most=float(statistics.get("Maximum", 0)),
-    )
-
-
 def _checked(
     handler: Handler,
     operation: str,
@@ -161,11 +129,12 @@ def _checked(
     """Give ministack's handler behind a check of ours, and keep what it drops."""
 
     def handle(params: Any, data: Any, is_cbor: bool, is_json: bool = False) -> Answer:  # noqa: ANN401, FBT001, FBT002 - as ministack calls it
+        wire = Wire(operation, is_cbor=is_cbor, is_json=is_json)
         try:
-            request = _request(operation, params, data, structured_already=is_cbor or is_json)
+            request = wire.request(params, data)
             refuse(request)
         except (RequestError, ValidationError) as error:
-            return _refused(str(error), is_cbor=is_cbor, is_json=is_json)
+            return wire.refused(str(error))
         answer = handler(params, data, is_cbor, is_json)
         if answer[0] == 200:  # noqa: PLR2004 - HTTP's OK
             keep(request)
@@ -179,10 +148,11 @@ def _told(handler: Handler) -> Handler:
     """Give ministack's SetAlarmState, which tells EventBridge of each change, as CloudWatch does."""
 
     def handle(params: Any, data: Any, is_cbor: bool, is_json: bool = False) -> Answer:  # noqa: ANN401, FBT001, FBT002 - as ministack calls it
+        wire = Wire("SetAlarmState", is_cbor=is_cbor, is_json=is_json)
         try:
-            request = _request("SetAlarmState", params, data, structured_already=is_cbor or is_json)
+            request = wire.request(params, data)
         except ValidationError as error:
-            return _refused(str(error), is_cbor=is_cbor, is_json=is_json)
+            return wire.refused(str(error))
         alarm = _module(_CLOUDWATCH)._alarms.get(request["AlarmName"]) or {}
         before = str(alarm.get("StateValue"))
         answer = handler(params, data, is_cbor, is_json)
@@ -213,70 +183,6 @@ def _keep(request: Mapping[str, Any]) -> None:
     if request.get("Metrics"):
         for name in _OF_ONE_METRIC:
             alarm.pop(name, None)
-
-
-def _get_metric_data(params: Any, data: Any, is_cbor: bool, is_json: bool = False) -> Answer:  # noqa: ANN401, FBT001, FBT002 - as ministack calls it
-    store = _module(_CLOUDWATCH)
-    try:
-        request = _request("GetMetricData", params, data, structured_already=is_cbor or is_json)
-        start, end = (store._parse_ts(request[name]) or 0.0 for name in ("StartTime", "EndTime"))
-        ascending = request.get("ScanBy") == "TimestampAscending"
-        found = metric_data(request["MetricDataQueries"], _samples, start_s=start, end_s=end, ascending=ascending)
-    except (RequestError, ValidationError, MathError) as error:
-        return _refused(str(error), is_cbor=is_cbor, is_json=is_json)
-    results = [
-        {
-            "Id": result.id,
-            "Label": result.label,
-            "Timestamps": [store._ts_iso(time) for time in result.timestamps],
-            "Values": list(result.values),
-            "StatusCode": "Complete",
-        }
-        for result in found
-    ]
-    answer: Answer
-    if is_cbor:
-        answer = store._cbor_ok({"MetricDataResults": [store._cbor_metric_data_result(result) for result in results]})
-    elif is_json:
-        answer = store._json_ok({"MetricDataResults": results})
-    else:
-        answer = store._xml(200, "GetMetricDataResponse", _xml(found, store._ts_iso))
-    return answer
-
-
-def _xml(results: list[Result], moment: Callable[[float], str]) -> str:
-    members = "".join(
-        f"<member><Id>{result.id}</Id><Label>{escape(result.label)}</Label><StatusCode>Complete</StatusCode>"
-        f"<Timestamps>{''.join(f'<member>{moment(time)}</member>' for time in result.timestamps)}</Timestamps>"
-        f"<Values>{''.join(f'<member>{value!r}</member>' for value in result.values)}</Values></member>"
-        for result in results
-    )
-    return f"<GetMetricDataResult><MetricDataResults>{members}</MetricDataResults></GetMetricDataResult>"
-
-
-def _refused(message: str, *, is_cbor: bool, is_json: bool) -> Answer:
-    answer: Answer = _module(_CLOUDWATCH)._error("ValidationError", message, 400, use_json=is_json, use_cbor=is_cbor)
-    return answer
-
-
-def _request(operation: str, params: Any, data: Any, *, structured_already: bool) -> dict[str, Any]:  # noqa: ANN401 - ministack's own
-    """Give a request's parameters as boto3 takes them, whatever the protocol was.
-
-    Raises:
-        ValidationError: they do not fit botocore's model of the operation.
-
-    """
-    shape = service_model("cloudwatch").operation_model(operation).input_shape
-    if shape is None:
-        return {}
-    if structured_already:
-        request = {name: value for name, value in data.items() if value is not None}
-    else:
-        request = structured(
-            {name: value[0] if isinstance(value, list) else value for name, value in params.items()}, shape
-        )
-    check(request, shape)
-    return request
 
 
 def _keep_whole_templates() -> None:

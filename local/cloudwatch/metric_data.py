@@ -1,4 +1,4 @@
-"""GetMetricData: metrics and expressions over a range of time."""
+"""GetMetricData and GetMetricStatistics: metrics and expressions over a range of time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from local.cloudwatch.alarm_requests import RequestError
 from local.cloudwatch.math_values import Series
 from local.cloudwatch.queries import Metric, Queries
-from local.cloudwatch.samples import Reader, by_period, series
+from local.cloudwatch.samples import Reader, Sample, Statistic, by_period, series
+from serving.errors import LocalStackError
 
 _MOST_QUERIES = 500
 _KEPT_S = 455 * 86_400.0
@@ -44,15 +45,12 @@ def metric_data(
         MathError: a query cannot be evaluated.
 
     """
-    if not start_s < end_s:
-        raise RequestError("The parameter StartTime must be less than the parameter EndTime.")
+    _refuse_no_range(start_s, end_s)
     if not 0 < len(queries) <= _MOST_QUERIES:
         raise RequestError(f"MetricDataQueries: got {len(queries)}; allowed: 1 to {_MOST_QUERIES}.")
-    first_s = max(start_s, end_s - _KEPT_S)
 
     def times_of(period_s: float) -> tuple[float, ...]:
-        first = math.floor(first_s / period_s)
-        return tuple(index * period_s for index in range(first, math.ceil(end_s / period_s)))
+        return _times(start_s, end_s, period_s)
 
     def series_of(metric: Metric) -> Series:
         times = times_of(metric.period_s)
@@ -68,6 +66,52 @@ def metric_data(
         for query in returning
         for one in _several(values[query.id])
     ]
+
+
+def metric_statistics(
+    request: Mapping[str, Any], read: Reader, *, start_s: float, end_s: float
+) -> list[dict[str, Any]]:
+    """Give the Datapoints of GetMetricStatistics, oldest first, timestamps in seconds and without their unit.
+
+    Args:
+        request: its parameters, as boto3 takes them.
+        read: gives the samples of a metric.
+        start_s: datapoints begin at the period in which this moment lies.
+        end_s: and end before this one.
+
+    Raises:
+        RequestError: the range is empty, or no statistic is asked for, or one that is not computed here.
+
+    """
+    _refuse_no_range(start_s, end_s)
+    basic, extended = ([str(name) for name in request.get(key, ())] for key in ("Statistics", "ExtendedStatistics"))
+    if not basic and not extended:
+        raise RequestError("Must specify either Statistics or ExtendedStatistics.")
+    try:
+        statistics = [Statistic.named(name) for name in [*basic, *extended]]
+    except LocalStackError as error:
+        raise RequestError(str(error)) from error
+    times = _times(start_s, end_s, float(request["Period"]))
+    known = (sample for sample in read(request, times[0]) if sample.timestamp_s < end_s)
+    found = by_period(known, times, float(request["Period"]))
+    return [_datapoint(time, found[time], statistics) for time in times if time in found]
+
+
+def _datapoint(time: float, samples: Sequence[Sample], statistics: Sequence[Statistic]) -> dict[str, Any]:
+    values = {statistic: statistic.of(samples) for statistic in statistics}
+    basic = {one.name: value for one, value in values.items() if one.share is None and value is not None}
+    extended = {one.name: value for one, value in values.items() if one.share is not None and value is not None}
+    return {"Timestamp": time, **basic, **({"ExtendedStatistics": extended} if extended else {})}
+
+
+def _refuse_no_range(start_s: float, end_s: float) -> None:
+    if not start_s < end_s:
+        raise RequestError("The parameter StartTime must be less than the parameter EndTime.")
+
+
+def _times(start_s: float, end_s: float, period_s: float) -> tuple[float, ...]:
+    first = math.floor(max(start_s, end_s - _KEPT_S) / period_s)
+    return tuple(index * period_s for index in range(first, math.ceil(end_s / period_s)))
 
 
 def _several(value: object) -> Iterator[Series]:

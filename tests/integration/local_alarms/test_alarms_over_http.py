@@ -241,8 +241,8 @@ def test_metric_data_has_expressions_percentiles_and_exact_dimensions(aws: Aws) 
     status, answer = aws.query(
         "GetMetricData",
         **{
-            "StartTime": span["StartTime"].astimezone().isoformat(),
-            "EndTime": span["EndTime"].astimezone().isoformat(),
+            "StartTime": span["StartTime"].isoformat(),
+            "EndTime": span["EndTime"].isoformat(),
             "MetricDataQueries.member.1.Id": "m",
             "MetricDataQueries.member.1.ReturnData": "false",
             "MetricDataQueries.member.1.MetricStat.Stat": "Maximum",
@@ -257,6 +257,37 @@ def test_metric_data_has_expressions_percentiles_and_exact_dimensions(aws: Aws) 
     )
     values = [float(node.text or "nan") for node in answer.iterfind(".//{*}Values/{*}member")]
     assert (status, sum(values)) == (200, 101.0)
+
+
+def test_metric_statistics_are_those_of_one_metric_alone_with_or_without_dimensions(aws: Aws) -> None:
+    aws.publish("Size", *range(1, 101), Variant="s")
+    aws.publish("Size", 7.0)
+    span = {"StartTime": aws.now() - timedelta(hours=2), "EndTime": aws.now() + timedelta(hours=2)}
+    asked = {"Namespace": NAMESPACE, "MetricName": "Size", "Period": 86_400, **span}
+    variant = [{"Name": "Variant", "Value": "s"}]
+    found = aws.cloudwatch.get_metric_statistics(
+        **asked, Dimensions=variant, Statistics=["Sum", "SampleCount"], ExtendedStatistics=["p99"]
+    )["Datapoints"]
+    # a day may end in between
+    assert sum(point["Sum"] for point in found) == 5050.0
+    assert max(point["ExtendedStatistics"]["p99"] for point in found) == pytest.approx(99.0, abs=1)
+    assert all(point["Timestamp"].hour == 0 for point in found)
+    alone = aws.cloudwatch.get_metric_statistics(**asked, Statistics=["Maximum"])["Datapoints"]
+    assert [point["Maximum"] for point in alone] == [7.0]
+    flat = {
+        "Namespace": NAMESPACE,
+        "MetricName": "Size",
+        "Period": "86400",
+        "StartTime": span["StartTime"].isoformat(),
+        "EndTime": span["EndTime"].isoformat(),
+        "ExtendedStatistics.member.1": "p50",
+    }
+    status, answer = aws.query("GetMetricStatistics", **flat)
+    assert status == 200
+    assert [node.text for node in answer.iterfind(".//{*}ExtendedStatistics/{*}entry/{*}value")] == ["7.0"]
+    status, answer = aws.query("GetMetricStatistics", **flat | {"Period": "a day"})
+    assert status == 400
+    assert "Period" in ET.tostring(answer, encoding="unicode")
 
 
 def test_a_tracking_policy_shows_its_two_alarms_until_it_is_deleted(aws: Aws) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from local.cloudwatch.alarm_requests import RequestError
 from local.cloudwatch.math_values import MathError
-from local.cloudwatch.metric_data import Result, metric_data
+from local.cloudwatch.metric_data import Result, metric_data, metric_statistics
 from local.cloudwatch.samples import Sample, Statistic
 
 BEGIN = 1_800_000_000.0  # a whole hour
@@ -100,6 +100,30 @@ def test_a_wrong_request_is_refused(
 def test_a_range_since_ever_is_answered_as_far_back_as_metrics_are_kept() -> None:
     [found] = metric_data([query("m", metric="Errors", period=3600)], read, start_s=0.0, end_s=BEGIN + 180)
     assert found.values == [6.0]
+
+
+def test_statistics_are_by_period_and_a_percentile_that_does_not_exist_is_left_out() -> None:
+    request = {"MetricName": "Errors", "Period": 60, "Statistics": ["Sum", "Maximum"], "ExtendedStatistics": ["p50"]}
+    found = metric_statistics(request, read, start_s=BEGIN, end_s=BEGIN + 180)
+    assert found == [
+        {"Timestamp": BEGIN, "Sum": 2.0, "Maximum": 2.0, "ExtendedStatistics": {"p50": 2.0}},
+        {"Timestamp": BEGIN + 120, "Sum": 4.0, "Maximum": 4.0, "ExtendedStatistics": {"p50": 4.0}},
+    ]
+
+    def hidden(_metric: Mapping[str, Any], _since_s: float) -> Iterator[Sample]:
+        return iter([Sample(timestamp_s=BEGIN, count=2, total=3, least=1, most=2)])
+
+    assert metric_statistics(request, hidden, start_s=BEGIN, end_s=BEGIN + 60) == [
+        {"Timestamp": BEGIN, "Sum": 3.0, "Maximum": 2.0}
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted", [{}, {"Statistics": []}, {"ExtendedStatistics": ["tm99"]}], ids=["no", "an empty", "tm"]
+)
+def test_statistics_must_be_asked_for_by_names_that_are_known(wanted: dict[str, Any]) -> None:
+    with pytest.raises(RequestError):
+        metric_statistics({"MetricName": "Errors", "Period": 60, **wanted}, read, start_s=BEGIN, end_s=BEGIN + 60)
 
 
 @given(
