@@ -15,6 +15,11 @@ _ENDPOINTS = "tests/integration/local_sagemaker/test_sagemaker_endpoints.py"
 _ROLLOUTS = "tests/integration/local_sagemaker/test_sagemaker_rollouts.py"
 _HOSTING = "tests/integration/local_sagemaker/test_sagemaker_hosting.py"
 _CALLS = "tests/integration/local_sagemaker/test_sagemaker_invocations.py"
+_WIRE = "tests/integration/local_sagemaker/test_sagemaker_wire.py"
+_WORKERS = "tests/integration/local_sagemaker/test_sagemaker_workers.py"
+_COMPONENTS = "tests/integration/local_sagemaker/test_sagemaker_component_updates.py"
+_BOTO3 = "tests/integration/local_sagemaker/test_sagemaker_boto3.py"
+_CLIENTS = "tests/train/test_real_clients.py"
 _FAULTS = "tests/integration/local_sagemaker/test_sagemaker_faults.py"
 _STORY = "tests/integration/local_sagemaker/test_sagemaker_story.py"
 _PLAN = "tests/unit/local/test_sagemaker_plan.py"
@@ -143,6 +148,80 @@ ROWS = (
         held_by=(_FAULTS, "test_calls_are_slow_fail_or_are_throttled_until_the_fault_is_removed"),
     ),
     Row(
+        what="InvokeEndpoint, the service's own errors",
+        aws="503 ServiceUnavailable, 500 InternalFailure, 530 InternalDependencyException, 429 ModelNotReadyException "
+        "(API model)",
+        here="same, when a fault of that kind is asked for",
+        client="boto3",
+        held_by=(_WIRE, "test_the_services_own_errors_have_the_models_codes_and_statuses"),
+    ),
+    Row(
+        what="InvokeEndpoint, a container that is late, breaks off or speaks no HTTP",
+        aws="60 seconds (API InvokeEndpoint); 424 ModelError",
+        here="same, with OriginalStatusCode 0; what AWS says of a broken connection is not known",
+        client="boto3",
+        held_by=(_WIRE, "test_a_container_that_breaks_off_is_a_model_error_of_status_0"),
+    ),
+    Row(
+        what="InvokeEndpoint, headers to the container and back",
+        aws="Content-Type, Accept, CustomAttributes, InferenceId, SessionId; CustomAttributes, NewSessionId, "
+        "ClosedSessionId (API model)",
+        here="same; no other header passes",
+        client="boto3",
+        held_by=(_WIRE, "test_the_container_sees_what_is_documented_and_no_other_header"),
+    ),
+    Row(
+        what="InvokeEndpoint, size of a body",
+        aws="6 MiB (API model), 25 MB (newer pages)",
+        here="413 above 6 MiB; 25 MB as an option of the service",
+        client="boto3",
+        held_by=(_CALLS, "test_a_body_above_the_limit_is_refused_and_one_at_it_passes"),
+    ),
+    Row(
+        what="InvokeEndpointWithResponseStream",
+        aws="PayloadPart events as the container sends them; within 8 minutes",
+        here="same; not captured",
+        client="boto3",
+        held_by=(_WIRE, "test_a_part_arrives_before_the_container_makes_the_next"),
+    ),
+    Row(
+        what="what goes wrong in a stream",
+        aws="ModelStreamError with StreamBroken or ModelInvocationTimeExceeded, InternalStreamFailure (API "
+        "ResponseStream)",
+        here="same; the last one when `local fault add stream` asks for it",
+        client="boto3 and its decoder of frames",
+        held_by=(_WIRE, "test_what_goes_wrong_in_a_stream_is_its_last_event"),
+    ),
+    Row(
+        what="RoutingConfig: RANDOM, LEAST_OUTSTANDING_REQUESTS",
+        aws="any instance, or the one with the fewest requests (API ProductionVariantRoutingConfig)",
+        here="same among as many processes as `local up --processes` allows; one serves all instances by default",
+        client="boto3",
+        held_by=(_WORKERS, "test_a_busy_instance_gets_requests_unless_the_least_outstanding_are_asked_for"),
+    ),
+    Row(
+        what="stateful sessions",
+        aws="requests of a session go to the instance that opened it (guide, stateful-sessions)",
+        here="same; an id that no container opened goes anywhere",
+        client="boto3",
+        held_by=(_WORKERS, "test_a_session_stays_with_the_instance_that_opened_it_until_it_is_closed"),
+    ),
+    Row(
+        what="data capture",
+        aws="JSON lines below endpoint/variant/yyyy/mm/dd/hh; CSV, JSON, BASE64; a share of requests (guide, "
+        "model-monitor-data-capture)",
+        here="same; written after a second, not minutes",
+        client="boto3",
+        held_by=(_CALLS, "test_capture_writes_sagemakers_records_by_variant_and_hour"),
+    ),
+    Row(
+        what="metrics of a variant",
+        aws="Invocations, errors, latencies in microseconds, concurrency, first chunk (guide, monitoring-cloudwatch)",
+        here="same names, units and dimensions; also by config",
+        client="boto3",
+        held_by=(_CALLS, "test_metrics_count_invocations_errors_and_microseconds_by_variant"),
+    ),
+    Row(
         what="shadow variants",
         aws="one beside one production variant; a share is mirrored, answers are dropped and captured",
         here="same; share is the shadow's weight over the production variant's",
@@ -152,9 +231,16 @@ ROWS = (
     Row(
         what="InvokeEndpointAsync",
         aws="202; answer in S3, failure at S3FailurePath, a notice to SNS (guide, async-inference)",
-        here="same; what waits is lost when the stack ends",
+        here="same",
         client="boto3",
         held_by=(_HOSTING, "test_an_asynchronous_answer_lies_in_s3_and_a_topic_tells_of_it"),
+    ),
+    Row(
+        what="what waits and what runs of an asynchronous endpoint when the service restarts",
+        aws="is kept; at least once",
+        here="same: one file, the answer at the promised place; deleting the endpoint takes its queue along",
+        client="boto3",
+        held_by=(_HOSTING, "test_what_waits_and_what_runs_survives_a_restart_and_answers_at_the_promised_place"),
     ),
     Row(
         what="asynchronous endpoint without instances",
@@ -171,9 +257,18 @@ ROWS = (
         held_by=(_HOSTING, "test_components_share_an_endpoint_and_are_called_by_name"),
     ),
     Row(
+        what="UpdateInferenceComponent, rolling",
+        aws="batches of 5 to 50 percent of the copies, each bakes; alarms take it back (API "
+        "InferenceComponentRollingUpdatePolicy)",
+        here="same; the old copies answer until the new ones are healthy; an update taken back says FailureReason; a "
+        "share is one of requests",
+        client="boto3",
+        held_by=(_COMPONENTS, "test_copies_are_replaced_batch_by_batch_and_the_old_ones_answer_until_then"),
+    ),
+    Row(
         what="AWS::SageMaker::InferenceComponent",
         aws="created, changed in place, deleted",
-        here="same; an update swaps at once",
+        here="same",
         client="resource type over boto3",
         held_by=(_HOSTING, "test_cloudformation_makes_changes_and_removes_a_component"),
     ),
@@ -241,16 +336,16 @@ ROWS = (
         held_by=(_ALARM_REQUESTS, "test_what_it_refuses_is_refused_by_name"),
     ),
     Row(
-        what="GetMetricData",
-        aws="metrics, percentiles and expressions; the newest first",
-        here="same; the whole answer is one page",
+        what="GetMetricData, GetMetricStatistics",
+        aws="metrics with exactly these dimensions, percentiles; GetMetricData also expressions, the newest first",
+        here="same; the whole answer is one page; a percentile is a value that was seen",
         client="boto3 and its paginator, the query protocol",
         held_by=(_ALARM_CALLS, "test_metric_data_has_expressions_percentiles_and_exact_dimensions"),
     ),
     Row(
         what="actions and history of an alarm",
         aws="once a change of state; SetAlarmState lasts until the next evaluation (API SetAlarmState)",
-        here="same; looked at every two seconds",
+        here="same; looked at every two seconds; EventBridge is told of metric alarms, not of composite ones",
         client="boto3, SNS to SQS",
         held_by=(_ALARM_CALLS, "test_an_alarm_on_an_expression_rings_once_for_its_own_variant"),
     ),
@@ -309,6 +404,27 @@ ROWS = (
         here="same, when `local fault add dynamodb-throttle` asks for it",
         client="boto3",
         held_by=(_SERVICE_FAULTS, "test_a_throttled_table_refuses_and_another_does_not"),
+    ),
+    Row(
+        what="lists and statuses",
+        aws="pages with NextToken; endpoint_in_service, endpoint_deleted",
+        here="same",
+        client="boto3's paginators and waiters",
+        held_by=(_BOTO3, "test_a_paginator_gives_each_once_whatever_the_size_of_a_page"),
+    ),
+    Row(
+        what="deploy, ask, change weights, delete",
+        aws="by the AWS CLI",
+        here="same",
+        client="AWS CLI (`make test-train`)",
+        held_by=(_CLIENTS, "test_the_aws_cli_deploys_asks_reweighs_and_deletes_an_endpoint"),
+    ),
+    Row(
+        what="deploy, predict (JSON, NPY, CSV, stream, asynchronous), update, delete",
+        aws="by the SageMaker Python SDK",
+        here="same, in a session with a named default bucket: for another the SDK asks STS at AWS itself",
+        client="SageMaker SDK, Predictor and sagemaker-core (`make test-train`)",
+        held_by=(_CLIENTS, "test_the_sagemaker_sdk_deploys_predicts_in_every_form_and_deletes"),
     ),
 )
 
