@@ -34,6 +34,7 @@ class Options:
     capture_flush_s: float = 1.0
     capture_flush_bytes: int = 1_000_000
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    """Of a body of InvokeEndpoint; AWS's pages disagree, see the two constants."""
     invocation_timeout_s: float = 60.0
     """InvokeEndpoint: a container answers within 60 seconds."""
     stream_timeout_s: float = 480.0

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.sagemaker.options import LARGE_PAYLOAD_BYTES
+
 CAPTURE = {
     "EnableCapture": True,
     "InitialSamplingPercentage": 100,
@@ -80,12 +82,21 @@ def test_an_unknown_endpoint_or_variant_is_a_validation_error(aws: Any, endpoint
     assert unknown["Error"]["Message"] == "Endpoint none of account 123456789012 not found."
 
 
-def test_a_body_above_the_limit_is_refused_and_one_at_it_passes(aws: Any, endpoint: str) -> None:
-    limit = 6_291_456
-    passed = aws.runtime.invoke_endpoint(EndpointName=endpoint, Body=bytes(limit))
-    refused = failed(aws.runtime.invoke_endpoint, EndpointName=endpoint, Body=bytes(limit + 1))
-    assert json.loads(passed["Body"].read())["size"] == limit
-    assert refused["ResponseMetadata"]["HTTPStatusCode"] == 413
+@pytest.mark.parametrize(
+    ("limit", "options"), [(6_291_456, {}), (25_000_000, {"max_payload_bytes": LARGE_PAYLOAD_BYTES})], ids=["6", "25"]
+)
+def test_a_body_above_the_limit_is_refused_and_one_at_it_passes(
+    start: Any, limit: int, options: dict[str, int]
+) -> None:
+    with start(**options) as aws:
+        endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
+        passed = aws.runtime.invoke_endpoint(EndpointName=endpoint, Body=bytes(limit))
+        refused = failed(aws.runtime.invoke_endpoint, EndpointName=endpoint, Body=bytes(limit + 1))
+        streamed = failed(
+            aws.runtime.invoke_endpoint_with_response_stream, EndpointName=endpoint, Body=bytes(limit + 1)
+        )
+        assert json.loads(passed["Body"].read())["size"] == limit
+    assert {each["ResponseMetadata"]["HTTPStatusCode"] for each in (refused, streamed)} == {413}
 
 
 def test_many_callers_at_once_get_each_their_own_answer(aws: Any, endpoint: str) -> None:
