@@ -1,7 +1,8 @@
 """What a batcher does next, as pure functions: who runs now, who is too late, who is not let in.
 
 Rows and delay are caps, never targets: an idle worker takes what waits at once, so nobody is ever held for a window,
-and batches form by themselves while the workers are busy. Times are seconds of one monotonic clock, given as arguments.
+and batches form by themselves while the workers are busy. A batch is no larger than pays: where a row costs the same in
+a smaller one, its callers have their answers sooner. Times are seconds of one monotonic clock, given as arguments.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ NOTHING = Step(-1)
 def next_step(
     queues: Sequence[Sequence[Waiting]], *, idle_workers: int, now_s: float, caps: Caps, times: ServiceTimes
 ) -> Step:
-    """Say what to do now; `queues` hold one tensor signature each, oldest first.
+    """Say what to do now; `queues` hold one tensor signature each, oldest first; `times` are those of `caps.max_rows`.
 
     The queue with the oldest head goes first. A request that cannot be answered in time in the batch it would be in
     is late; dropping by the time of a lone run instead would fill overloaded batches with requests that miss. The
@@ -85,19 +86,19 @@ def next_step(
     if chosen < 0:
         return NOTHING
     queue = queues[chosen]
-    take, rows, tightest_s = _fill(queue, caps)
+    take, rows, tightest_s = _fill(queue, times.worth_rows)
     if now_s + caps.margin * times.seconds(rows) <= tightest_s:
         return Step(chosen, 0, take, rows)
     others = sum(map(len, queues)) - len(queue)
     return _under_pressure(queue, chosen, now_s=now_s, caps=caps, times=times, others=others)
 
 
-def _fill(queue: Sequence[Waiting], caps: Caps) -> tuple[int, int, float]:
-    if len(queue) <= caps.max_rows and (all_rows := sum([waiting.rows for waiting in queue])) <= caps.max_rows:
+def _fill(queue: Sequence[Waiting], most_rows: int) -> tuple[int, int, float]:
+    if len(queue) <= most_rows and (all_rows := sum([waiting.rows for waiting in queue])) <= most_rows:
         return len(queue), all_rows, min([waiting.deadline_s for waiting in queue])
     take, rows, tightest_s = 0, 0, inf
     for waiting in queue:
-        if take and rows + waiting.rows > caps.max_rows:
+        if take and rows + waiting.rows > most_rows:
             break
         take += 1
         rows += waiting.rows
@@ -112,7 +113,7 @@ def _under_pressure(
     take, rows, tightest_s = 0, 0, inf
     for waiting in islice(queue, late, None):
         more = rows + waiting.rows
-        if take and more > caps.max_rows:
+        if take and more > times.worth_rows:
             break
         tightest_s = min(tightest_s, waiting.deadline_s)
         if take and now_s + caps.margin * times.seconds(more) > tightest_s:
@@ -126,7 +127,7 @@ def _late(queue: Sequence[Waiting], *, now_s: float, caps: Caps, times: ServiceT
     rows, ends = 0, iter(queue)  # rows of the batch that the head would be in, and what comes behind that batch
     behind = next(ends, None)
     for late, head in enumerate(queue):
-        while behind is not None and (rows == 0 or rows + behind.rows <= caps.max_rows):
+        while behind is not None and (rows == 0 or rows + behind.rows <= times.worth_rows):
             rows += behind.rows
             behind = next(ends, None)
         in_time = now_s + caps.margin * times.seconds(rows) <= head.deadline_s
@@ -157,9 +158,9 @@ def refuse(
     """
     if waiting == 0 and busy_s <= 0:
         return None
-    full, rest = divmod(waiting_rows + rows - 1, caps.max_rows)
-    wait_s = (busy_s + full * times.seconds(caps.max_rows)) / caps.workers
-    size = min(caps.max_rows, rest + 1 + int(arriving_rows_s * wait_s))
+    full, rest = divmod(waiting_rows + rows - 1, times.worth_rows)
+    wait_s = (busy_s + full * times.seconds(times.worth_rows)) / caps.workers
+    size = min(times.worth_rows, rest + 1 + int(arriving_rows_s * wait_s))
     eta_s = wait_s + times.seconds(size)
     batches = -(-rows // caps.max_rows)
     if waiting + batches <= caps.max_waiting and caps.margin * eta_s <= deadline_in_s:

@@ -8,6 +8,7 @@ backslash before it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from struct import Struct
@@ -18,10 +19,12 @@ import numpy as np
 import orjson
 
 from serving.errors import InvalidRequestError
+from serving.protocol.digits import octets
 from serving.protocol.elements import STRUCT_CODES, from_lists
 from serving.protocol.served import ServedModel
 from serving.protocol.tensors import DTYPES
 from serving.runtime.asked import Asked, Decoded, Kind
+from serving.spec.tensors import DType
 
 _MOST_PLANS = 256
 _MOST_AROUND_BYTES = 1024
@@ -29,16 +32,35 @@ _INTEGERS = {int}
 _LIST = b'"data":['
 _BEFORE_LIST = len(_LIST) - 1
 _ENTRY_KEYS = 4
+_MANY_OCTETS = 4096
+"""From here on numpy is faster than a parser that makes an object a number (measured: 2,000 to 3,000)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
     """How the numbers of one list become an array."""
 
-    numbers: Struct
+    pack: Callable[[bytes], bytes | None]
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     kind: Kind
+
+
+def _packing(datatype: str, size: int) -> Callable[[bytes], bytes | None]:
+    """Give what makes the bytes of so many numbers of a JSON list; they are none if it holds something else."""
+    numbers = Struct(f"<{size}{STRUCT_CODES[datatype]}")
+
+    def pack(text: bytes) -> bytes | None:
+        try:
+            return numbers.pack(*orjson.loads(text))
+        except (ValueError, OverflowError, struct_error):
+            return None
+
+    def pack_octets(text: bytes) -> bytes | None:
+        packed = octets(text, size=size)
+        return packed if packed is not None else pack(text)
+
+    return pack_octets if datatype == DType.UINT8 and size >= _MANY_OCTETS else pack
 
 
 class ListReader:
@@ -63,9 +85,8 @@ class ListReader:
             if decoded is not None:
                 self._remember(body, at, end, decoded)
             return decoded
-        try:
-            packed = plan.numbers.pack(*orjson.loads(body[at:end]))
-        except (ValueError, OverflowError, struct_error):
+        packed = plan.pack(body[at:end])
+        if packed is None:
             return None
         return [np.ndarray(plan.shape, plan.dtype, packed)], plan.kind
 
@@ -84,8 +105,8 @@ class ListReader:
             return
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-        code = STRUCT_CODES[self._inputs[0][1]]
-        plan = _Plan(Struct(f"<{array.size}{code}"), DTYPES[self._inputs[0][1]], array.shape, kind)
+        datatype = self._inputs[0][1]
+        plan = _Plan(_packing(datatype, array.size), DTYPES[datatype], array.shape, kind)
         self._plans[before, behind] = plan
 
     def _parsed(self, body: bytes) -> Decoded | None:

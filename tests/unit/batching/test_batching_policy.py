@@ -99,6 +99,35 @@ def test_an_expired_request_is_never_run_even_alone() -> None:
     assert (step.late, step.take) == (1, 0)
 
 
+SIZES = (1, 2, 4, 8, 16, 32)
+
+
+@given(curves)
+def test_a_batch_is_the_smallest_in_which_a_row_costs_no_more_than_in_any_other(points: object) -> None:
+    times = ServiceTimes.measured(points, max_rows=MAX_ROWS)  # type: ignore[arg-type]
+    cost = {
+        size: (times.seconds(size) + 0.0001) / size for size in SIZES
+    }  # a batch costs a tenth of a millisecond more
+    good = [size for size in SIZES if cost[size] <= 1.02 * min(cost.values())]
+    assert times.worth_rows == good[0]
+    queue = [Request(1, 0.0, 1e9)] * 40
+    assert next_step([queue], idle_workers=1, now_s=0.0, caps=CAPS, times=times).take == good[0]
+
+
+def test_a_request_of_more_rows_than_pay_runs_whole() -> None:
+    times = ServiceTimes.measured([(1, 0.010), (32, 0.320)], max_rows=MAX_ROWS)
+    assert times.worth_rows == 1
+    queue = [Request(10, 0.0, 9.0), Request(1, 0.0, 9.0)]
+    assert next_step([queue], idle_workers=1, now_s=0.0, caps=CAPS, times=times).rows == 10
+
+
+def test_what_pays_is_learnt_with_the_times() -> None:
+    times = ServiceTimes.measured([(1, 0.001), (32, 0.004)], max_rows=MAX_ROWS)
+    for _ in range(400):
+        times = times.after(1, 0.001).after(32, 0.064)
+    assert times.worth_rows < MAX_ROWS
+
+
 @given(curves, st.integers(1, MAX_ROWS - 1))
 def test_more_rows_never_take_less_time(points: object, rows: int) -> None:
     times = ServiceTimes.measured(points, max_rows=MAX_ROWS)  # type: ignore[arg-type]

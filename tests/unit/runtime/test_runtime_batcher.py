@@ -213,3 +213,14 @@ def test_whoever_is_let_in_is_answered_once_whatever_happens_around_it(steps: li
             assert job.values == [2.0] * job.rows
         elif job.answers:
             assert isinstance(job.error, (ModelFailedError, DeadlineExceededError))
+
+
+def test_where_batches_do_not_pay_callers_are_answered_one_after_the_other() -> None:
+    """A row costs 10 ms in any batch: in one batch of 32 all would wait 320 ms, so they wait half of it on average."""
+    server = Server(seconds=lambda rows: 0.010 * rows)
+    jobs = [server.ask() for _ in range(32)]
+    server.until_idle()
+    finished = [job.finished_s for job in jobs]
+    assert finished == sorted(finished)
+    assert max(finished) == pytest.approx(0.320)
+    assert sum(finished) / 32 == pytest.approx(0.165)
