@@ -34,6 +34,7 @@ HOOKS: Final[dict[str, tuple[str, ...]]] = {
         "_set_alarm_state",
         "_put_metric_alarm",
         "_put_composite_alarm",
+        "_transition_composite",
         "_delete_alarms",
         *ministack_metrics.HOOKS,
     ),
@@ -61,6 +62,7 @@ def install() -> None:
             store._put_composite_alarm, "PutCompositeAlarm", check_composite_alarm, lambda _: None
         )
         store._set_alarm_state = _told(store._set_alarm_state)
+        store._transition_composite = _told_of_composite(store._transition_composite)
         store._get_metric_data = ministack_metrics.get_metric_data
         store._get_metric_statistics = ministack_metrics.get_metric_statistics
     _keep_whole_templates()
@@ -161,6 +163,18 @@ def _told(handler: Handler) -> Handler:
         return answer
 
     return handle
+
+
+def _told_of_composite(transition: Callable[..., None]) -> Callable[..., None]:
+    """Give ministack's change of a composite alarm's state, which tells EventBridge of it."""
+
+    def move(alarm: dict[str, Any], *arguments: Any) -> None:  # noqa: ANN401 - as ministack calls it
+        before = str(alarm["StateValue"])
+        transition(alarm, *arguments)
+        if alarm["StateValue"] != before:
+            _tell_events(alarm, before, data=alarm.get("StateReasonData"))
+
+    return move
 
 
 def _tell_events(alarm: Mapping[str, Any], before: str, *, data: str | None) -> None:

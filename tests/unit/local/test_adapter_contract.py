@@ -158,6 +158,27 @@ def test_a_change_of_state_is_an_event_of_cloudwatch(cloudwatch: Any, monkeypatc
     assert [json.loads(event["Detail"])["state"]["value"] for event in seen] == ["ALARM", "OK"]
 
 
+def test_a_change_of_a_composite_alarm_is_an_event_too(cloudwatch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = import_module("ministack.services.eventbridge")
+    seen: list[tuple[str, str, str]] = []
+
+    def note(event: dict[str, Any], *_: Any) -> None:
+        detail = json.loads(event["Detail"])
+        seen.append((detail["alarmName"], detail["previousState"]["value"], detail["state"]["value"]))
+
+    monkeypatch.setattr(events, "_dispatch_event", note)
+    put_alarm(cloudwatch)
+    rule = {"AlarmName": "both", "AlarmRule": f"ALARM({ALARM})"}
+    assert cloudwatch._put_composite_alarm({}, rule, False, True)[0] == 200
+    put_errors(cloudwatch, "a", Value=1.0)
+    look()
+    assert sorted(seen) == [
+        (ALARM, "INSUFFICIENT_DATA", "ALARM"),
+        ("both", "INSUFFICIENT_DATA", "OK"),
+        ("both", "OK", "ALARM"),
+    ]
+
+
 @pytest.mark.usefixtures("cloudwatch")
 def test_a_templates_rule_for_few_samples_is_kept() -> None:
     handlers = import_module("ministack.services.cloudformation.provisioners")._RESOURCE_HANDLERS
