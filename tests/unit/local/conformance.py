@@ -345,7 +345,7 @@ ROWS = (
     Row(
         what="actions and history of an alarm",
         aws="once a change of state; SetAlarmState lasts until the next evaluation (API SetAlarmState)",
-        here="same; looked at every two seconds; EventBridge is told of metric alarms, not of composite ones",
+        here="same; looked at every two seconds; EventBridge is told, of composite alarms too",
         client="boto3, SNS to SQS",
         held_by=(_ALARM_CALLS, "test_an_alarm_on_an_expression_rings_once_for_its_own_variant"),
     ),
