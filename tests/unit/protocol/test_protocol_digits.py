@@ -43,11 +43,11 @@ def test_a_text_with_a_character_changed_is_read_as_a_parser_reads_it_or_not_at_
 
 @pytest.mark.parametrize(
     "text",
-    (
+    [
         *("[]", "[1]", "[1,2,3]", "[1,2", "1,2]", "12", "[1,2]]", "[[1,2]", "[1,2}", "[1[2]", "[1, 2]"),
         *("[01,2]", "[00,2]", "[1,,2]", "[,1,2]", "[256,1]", "[999,1]", "[1000,2]"),
         *("[-1,2]", "[1.5,2]", "[1e2,2]", "[true,2]", '["1",2]'),
-    ),
+    ],
 )
 def test_what_is_no_list_of_two_such_numbers_is_left_to_the_parser(text: str) -> None:
     assert octets(text.encode(), size=2) is None
