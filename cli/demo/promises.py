@@ -128,7 +128,7 @@ def _outage(found: Outage) -> tuple[Promise, ...]:
     return (
         _none_lost(f"{found.text}: no request is lost", found.during),
         Promise(
-            text=f"{found.text}: {'the fallback answers' if found.degrades else 'the old version goes on'}",
+            text=f"{found.text}: {'answers are degraded, not missing' if found.degrades else 'the old version goes on'}",
             seen=seen,
             kept=met > 0 and (found.degrades or found.during.degraded == 0),
         ),

@@ -28,9 +28,9 @@ class Scene:
 
     @property
     def seen(self) -> str:
-        """One line: what broke, else what was seen first."""
+        """One line: what broke, else what the first two promises saw."""
         broken = [f"{promise.text}: {promise.seen}" for promise in self.promises if not promise.kept]
-        return "; ".join(broken) if broken else "; ".join(promise.seen for promise in self.promises[:1])
+        return "; ".join(broken) if broken else "; ".join(promise.seen for promise in self.promises[:2])
 
 
 @dataclass(slots=True, kw_only=True)
