@@ -16,6 +16,8 @@ from typing import Any
 import boto3
 import pytest
 
+from local.cdk import CdkCli
+from local.commands import Commands
 from tests.fakes.page import full_state
 
 RANKER = "streamhub-dev-recommendation-ranker"
@@ -32,6 +34,11 @@ print(answer["InvokedProductionVariant"], answer["ResponseMetadata"]["HTTPStatus
 def streamhub(*words: str, root: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from cli.main import main; main()", *words]
     return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=280)
+
+
+def at_home(home: Path) -> dict[str, str]:
+    """Give an environment in which that folder is the user's home and the place for temporary files."""
+    return {**os.environ, "HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": str(home / ".cache")}
 
 
 def fetch(url: str, body: dict[str, Any] | None = None) -> bytes:
@@ -56,10 +63,10 @@ def session_members(session: int) -> list[int]:
 
 
 class Up:
-    """What `up` printed, and where."""
+    """What `up` printed, and where; `home` is the user's home and temporary folder to it."""
 
-    def __init__(self, document: dict[str, Any], state: Path) -> None:
-        self.document, self.state = document, state
+    def __init__(self, document: dict[str, Any], state: Path, home: Path) -> None:
+        self.document, self.state, self.home = document, state, home
         self.environment = {**os.environ, **document["env"]}
 
     def client(self, service: str) -> Any:
@@ -75,15 +82,16 @@ class Up:
 
 @pytest.fixture(name="up", scope="module")
 def up_fixture(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    state = tmp_path_factory.mktemp("stack")
-    done = streamhub("local", "up", "--json", "--state", str(state), root=root)
+    state, home = tmp_path_factory.mktemp("stack"), tmp_path_factory.mktemp("home")
+    done = streamhub("local", "up", "--keep", "--json", "--state", str(state), root=root, environment=at_home(home))
     try:
         assert done.returncode == 0, done.stderr
-        yield Up(json.loads(done.stdout), state)
+        yield Up(json.loads(done.stdout), state, home)
     finally:
-        down = streamhub("local", "down", "--json", "--state", str(state), root=root)
-    assert json.loads(down.stdout) == {"ended": True, "kept": False}
+        down = streamhub("local", "down", "--json", "--state", str(state), root=root, environment=at_home(home))
+    assert json.loads(down.stdout) == {"ended": True, "kept": True}
     assert session_members(json.loads(done.stdout)["pid"]) == []
+    assert [path.name for path in home.rglob("*")] == [], "nothing is written beside the state folder"
 
 
 def test_a_plain_client_of_another_process_gets_a_prediction(up: Up, root: Path) -> None:
@@ -267,3 +275,64 @@ def test_without_its_cache_the_prediction_api_answers_by_default_features_and_re
     with fault(up, root, "cache"):
         until(lambda: degraded() == ["features_default"])
     until(lambda: degraded() == [])
+
+
+RECORD = {"pk": {"S": "kept"}, "sk": {"S": "yes"}}
+
+
+def table(up: Up) -> str:
+    return str(up.document["env"]["STREAMHUB_STATE_TABLE"])
+
+
+def weigh(up: Up, a: float, b: float) -> None:
+    sagemaker = up.client("sagemaker")
+    wanted = [{"VariantName": "a", "DesiredWeight": a}, {"VariantName": "b", "DesiredWeight": b}]
+    sagemaker.update_endpoint_weights_and_capacities(EndpointName=RANKER, DesiredWeightsAndCapacities=wanted)
+    sagemaker.get_waiter("endpoint_in_service").wait(EndpointName=RANKER, WaiterConfig={"Delay": 1})
+
+
+def seen(up: Up) -> dict[str, Any]:
+    """Give what clients see of the parts that a stack must not forget."""
+    s3, sagemaker = up.client("s3"), up.client("sagemaker")
+    registry = up.document["env"]["STREAMHUB_REGISTRY_BUCKET"]
+    stacks = up.client("cloudformation").describe_stacks()["Stacks"]
+    alarms = up.client("cloudwatch").get_paginator("describe_alarms").paginate()
+    targets = up.client("application-autoscaling").describe_scalable_targets(ServiceNamespace="sagemaker")
+    described = [
+        sagemaker.describe_endpoint(EndpointName=endpoint["EndpointName"])
+        for endpoint in sagemaker.list_endpoints()["Endpoints"]
+    ]
+    return {
+        "registry": {item["Key"]: item["ETag"] for item in s3.list_objects_v2(Bucket=registry)["Contents"]},
+        "record": up.client("dynamodb").get_item(TableName=table(up), Key=RECORD).get("Item"),
+        "stacks": {stack["StackName"]: stack["StackId"] for stack in stacks},
+        "endpoints": {one["EndpointName"]: (one["EndpointStatus"], one["CreationTime"]) for one in described},
+        "weights": {
+            (one["EndpointName"], variant["VariantName"]): variant["CurrentWeight"]
+            for one in described
+            for variant in one["ProductionVariants"]
+        },
+        "alarms": sorted(alarm["AlarmName"] for page in alarms for alarm in page["MetricAlarms"]),
+        "targets": sorted(target["ResourceId"] for target in targets["ScalableTargets"]),
+    }
+
+
+def test_a_kept_stack_comes_back_without_a_deployment_and_its_own_templates_are_no_change(up: Up, root: Path) -> None:
+    weigh(up, 0.75, 0.25)
+    up.client("dynamodb").put_item(TableName=table(up), Item=RECORD)
+    before = seen(up)
+    assert (before["weights"][RANKER, "b"], before["record"]) == (0.25, RECORD)
+    streamhub("local", "down", "--state", str(up.state), root=root, environment=at_home(up.home))
+    done = streamhub("local", "up", "--json", "--state", str(up.state), root=root, environment=at_home(up.home))
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)
+    assert again["env"] == up.document["env"], "what a client was told stays true"
+    up.document["pid"] = again["pid"]
+    assert seen(up) == before
+    weigh(up, 1.0, 0.0)
+    assert not (up.state / "logs" / "cdk-stage.log").exists(), "it was brought back, not deployed"
+    test_every_sample_is_answered_by_the_prediction_api(up)
+    commands = Commands(up.state / "logs")
+    CdkCli(root, environment=up.document["env"], commands=commands).deploy("again", "--all", out=up.state / "cdk.out")
+    deployed = (up.state / "logs" / "cdk-again.log").read_text()
+    assert deployed.count("(no changes)") == len(before["stacks"]) - 1, "every stack but the CDK's own"
