@@ -1,7 +1,8 @@
-"""No process outlives the service, however it ends."""
+"""However the service ends: no process outlives it, and what it accepted is answered by the next one."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -63,20 +64,53 @@ def host(state_dir: Path, aws_url: str, log: Path) -> Iterator[tuple[subprocess.
             process.wait(30)
 
 
+def hosted(url: str, aws_url: str, **config: Any) -> None:
+    """Put one model on the endpoint `e`."""
+    client("s3", aws_url).put_object(Bucket="models", Key="killed.tar.gz", Body=b'{"name": "v2"}')
+    sagemaker = client("sagemaker", url)
+    container = {"Image": "i", "ModelDataUrl": "s3://models/killed.tar.gz"}
+    sagemaker.create_model(ModelName="m", PrimaryContainer=container)
+    variant = {"VariantName": "a", "ModelName": "m", "InstanceType": "ml.m5.large", "InitialInstanceCount": 1}
+    sagemaker.create_endpoint_config(EndpointConfigName="c", ProductionVariants=[variant], **config)
+    sagemaker.create_endpoint(EndpointName="e", EndpointConfigName="c")
+    until_true(lambda: sagemaker.describe_endpoint(EndpointName="e")["EndpointStatus"] == "InService")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and only Linux ties a process to its parent")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_model_servers_end_with_their_host(aws_url: str, tmp_path: Path, how: signal.Signals) -> None:
     state_dir = tmp_path / "state"
-    client("s3", aws_url).put_object(Bucket="models", Key="killed.tar.gz", Body=b'{"name": "v2"}')
     with host(state_dir, aws_url, tmp_path / "log") as (process, url):
-        sagemaker = client("sagemaker", url)
-        container = {"Image": "i", "ModelDataUrl": "s3://models/killed.tar.gz"}
-        sagemaker.create_model(ModelName="m", PrimaryContainer=container)
-        variant = {"VariantName": "a", "ModelName": "m", "InstanceType": "ml.m5.large", "InitialInstanceCount": 1}
-        sagemaker.create_endpoint_config(EndpointConfigName="c", ProductionVariants=[variant])
-        sagemaker.create_endpoint(EndpointName="e", EndpointConfigName="c")
-        until_true(lambda: sagemaker.describe_endpoint(EndpointName="e")["EndpointStatus"] == "InService")
+        hosted(url, aws_url)
         assert len(model_servers(state_dir)) == 1
         process.send_signal(how)
         process.wait(30)
         until_true(lambda: not model_servers(state_dir))
+
+
+def test_every_asynchronous_request_that_a_killed_service_had_accepted_is_answered(
+    aws_url: str, tmp_path: Path
+) -> None:
+    output = {"S3OutputPath": f"s3://models/{tmp_path.name}"}
+    config = {"OutputConfig": output, "ClientConfig": {"MaxConcurrentInvocationsPerInstance": 2}}
+    with host(tmp_path / "state", aws_url, tmp_path / "first") as (process, url):
+        hosted(url, aws_url, AsyncInferenceConfig=config)
+        runtime, held = client("sagemaker-runtime", url), {"until": str(tmp_path / "free"), "say": "late"}
+        accepted = [
+            runtime.invoke_endpoint_async(EndpointName="e", Body=json.dumps(held), ContentType="application/json")
+            for _ in range(20)
+        ]
+        process.kill()
+        process.wait(30)
+    (tmp_path / "free").touch()
+    s3 = client("s3", aws_url)
+    places = {one["OutputLocation"].removeprefix("s3://models/") for one in accepted}
+
+    def answered() -> set[str]:
+        listed = s3.list_objects_v2(Bucket="models", Prefix=f"{tmp_path.name}/").get("Contents", [])
+        return {entry["Key"] for entry in listed}
+
+    assert not answered()
+    with host(tmp_path / "state", aws_url, tmp_path / "second"):
+        until_true(lambda: answered() == places)
+    assert {s3.get_object(Bucket="models", Key=place)["Body"].read() for place in places} == {b"late"}
