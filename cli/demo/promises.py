@@ -123,15 +123,15 @@ def taken_down(*, left: bool) -> tuple[Promise, ...]:
 
 
 def _outage(found: Outage) -> tuple[Promise, ...]:
-    met = found.during.degraded if found.degrades else int(_taken_back(found))
-    seen = f"{found.during.degraded:,} degraded" if found.degrades else _deployment(found)
+    if found.degrades:
+        promised, met = "answers are degraded, not missing", found.during.degraded > 0
+        seen = f"{found.during.degraded:,} degraded"
+    else:
+        promised, met = "the old version goes on", _taken_back(found) and found.during.degraded == 0
+        seen = _deployment(found)
     return (
         _none_lost(f"{found.text}: no request is lost", found.during),
-        Promise(
-            text=f"{found.text}: {'answers are degraded, not missing' if found.degrades else 'the old version goes on'}",
-            seen=seen,
-            kept=met > 0 and (found.degrades or found.during.degraded == 0),
-        ),
+        Promise(text=f"{found.text}: {promised}", seen=seen, kept=met),
         Promise(
             text=f"{found.text}: nothing of it remains",
             seen=f"{found.after.degraded:,} degraded of {found.after.sent:,}, {found.recovered_s:.1f} s later",

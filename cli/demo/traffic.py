@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,12 +59,13 @@ def send(
                         on_answer(answer)
 
         with ThreadPoolExecutor(max_workers=clients, thread_name_prefix="client") as threads:
+            running = [threads.submit(one_client) for _ in range(clients)]
             try:
-                for client in [threads.submit(one_client) for _ in range(clients)]:
-                    client.result()
-            except BaseException:
+                wait(running, return_when=FIRST_EXCEPTION)
+            finally:
                 ended.set()
-                raise
+            for client in running:
+                client.result()
     return answers
 
 
