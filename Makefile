@@ -70,7 +70,7 @@ test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, be
 	$(BIN)/pytest -q tests/train
 
 soak: $(VENV)/.dev ## ten minutes of good, bad and vanishing clients (STREAMHUB_SOAK_S=60: one), and 100,000 requests of every kind
-	$(BIN)/pytest -q -m soak tests/integration/runtime tests/integration/local
+	$(BIN)/pytest -q -m soak tests/integration/runtime tests/integration/local tests/functional/rehearsal
 
 check: $(VENV)/.dev ## the gate: format, lint, architecture, types, specs
 	$(BIN)/ruff format --check --quiet .

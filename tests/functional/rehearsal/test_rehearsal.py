@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 from cli.rehearsal.command import baseline_of
 from cli.rehearsal.play import BEGINS, Play
@@ -19,6 +20,7 @@ from cli.rehearsal.score import Checkpoint, Settings, document_of, exit_code
 from serving.errors import ReleaseError
 from serving.release.audit import AuditEntry
 from serving.release.decide import DecisionKind, decide
+from serving.release.policy import policy_for
 from serving.release.state import ReleaseState
 from serving.spec.codec import from_json, to_json
 from serving.spec.load import Project, load_project
@@ -187,3 +189,15 @@ def test_a_version_that_production_holds_is_refused_in_the_controllers_words(beg
 def test_a_fault_that_is_none_is_refused_with_all_kinds(text: str) -> None:
     with pytest.raises(ReleaseError, match="allowed capacity, deployment, evidence, clock, silence"):
         fault_of(text)
+
+
+@pytest.mark.soak
+def test_of_20_releases_of_no_effect_no_more_are_promoted_than_the_policy_allows(project: Project) -> None:
+    model, promoted, runs = project.model(MODEL), 0, 20
+    for seed in range(runs):
+        settings = Settings(model=MODEL, version=VERSION, stage="dev", scenario="same", seed=seed, peak_qps=100.0)
+        play = Play(
+            settings, model=model, stage=project.stage("dev"), baseline=baseline_of(project, model, VERSION), start=None
+        )
+        promoted += play.run(3).entries[-1].record.state is ReleaseState.PROMOTED
+    assert promoted <= stats.binom.ppf(0.999, runs, policy_for(model.release).alpha)

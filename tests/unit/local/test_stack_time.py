@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local.faults import Faults, make
 from serving.aws import clock
 from serving.aws.clock import StackTime
 from serving.errors import LocalStackError
@@ -108,3 +109,20 @@ def test_a_file_that_is_no_time_is_refused_with_its_name(tmp_path: Path, content
         clock.read(path)
     with pytest.raises(LocalStackError, match="allowed the time of a local stack"):
         clock.read(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 31 * 86_400 + 1.0, -31 * 86_400 - 1.0, float("nan"), float("inf")])
+def test_a_jump_of_no_time_or_of_more_than_a_month_is_refused(seconds: float) -> None:
+    with pytest.raises(LocalStackError, match=r"seconds: got .*; allowed: up to 2678400 forward or back, but 0"):
+        make("clock-jump", seconds=seconds)
+
+
+def test_jumps_that_are_asked_for_together_add_up(tmp_path: Path) -> None:
+    faults = Faults(tmp_path)
+    assert faults.clock_offset_s() == 0
+    for name, seconds in (("a", 60.0), ("b", -3600.0)):
+        faults.add(make("clock-jump", name=name, seconds=seconds))
+    faults.add(make("capacity"))
+    assert faults.clock_offset_s() == -3540
+    faults.remove("b")
+    assert faults.clock_offset_s() == 60
