@@ -58,11 +58,10 @@ class SageMakerApp:
     ) -> None:
         s3 = _client(settings, "s3")
         store = Store(settings)
-        self._servers = ModelServers(options=options, logs=settings.state_dir / "logs")
         cloudwatch, faults = _client(settings, "cloudwatch"), Faults(settings.state_dir)
         provisioner = Provisioner(
             archives=Archives(s3, settings.state_dir / "archives"),
-            servers=self._servers,
+            servers=ModelServers(options=options, logs=settings.state_dir / "logs"),
             options=options,
             faults=faults,
         )

@@ -7,9 +7,10 @@ InternalStreamFailure. What goes wrong before the first byte is answered as Invo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -61,14 +62,10 @@ class StreamPlane:
         except AwsError as error:
             await refuse(send, error)
             return
-        leaving = asyncio.ensure_future(receive())
-        try:
-            relay = _Relay(send, leaving, target, fails=self._targets.meets(endpoint, "stream") is not None)
-            with self._containers.counted(target) as exchange:
-                await self._relay(relay, target, sent, body, exchange)
-            await relay.end()
-        finally:
-            leaving.cancel()
+        relay = _Relay(send, target, fails=self._targets.meets(endpoint, "stream") is not None)
+        with self._containers.counted(target) as exchange:
+            await _unless_left(receive, self._relay(relay, target, sent, body, exchange))
+        await relay.end()
         if not relay.began:
             await refuse(send, model_error(self._settings, endpoint, exchange.answer.status, exchange.said))
         self._count(target, exchange, relay, arrived=arrived)
@@ -110,17 +107,14 @@ class StreamPlane:
 
 
 class _Relay:
-    """One stream on its way to the caller; a caller that leaves ends it."""
+    """One stream on its way to the caller."""
 
-    def __init__(
-        self, send: Send, leaving: asyncio.Future[MutableMapping[str, Any]], target: Target, *, fails: bool
-    ) -> None:
+    def __init__(self, send: Send, target: Target, *, fails: bool) -> None:
         self.began = False
         self.broke = False
         self.model_began = time.perf_counter()
         self.first_at: float | None = None
         self._send = send
-        self._leaving = leaving
         self._target = target
         self._fails = fails
 
@@ -135,8 +129,6 @@ class _Relay:
         ]
         await self._send({"type": "http.response.start", "status": _OK, "headers": headers})
         async for part in stream.parts():
-            if self._leaving.done():
-                return
             await self._event(payload_part(part))
             self.first_at = self.first_at or time.perf_counter()
             if self._fails:
@@ -157,3 +149,15 @@ class _Relay:
 
     async def _event(self, frame: bytes) -> None:
         await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+
+
+async def _unless_left(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work, and give it up when the caller leaves."""
+    working, leaving = asyncio.create_task(work), asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        working.cancel()
+        leaving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working

@@ -54,11 +54,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def stream(self, wish: dict[str, Any]) -> None:
-        """Send `parts` as chunks with `pause_s` before each but the first; with `break`, go before the end."""
+        """Send `parts` as chunks; `pause_s` or until `until_each` exists before each but the first; maybe `break` off."""
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for number, part in enumerate(wish["parts"]):
             time.sleep(wish.get("pause_s", 0) if number else 0)
+            while number and "until_each" in wish and not Path(wish["until_each"]).exists():
+                time.sleep(0.01)
             self.wfile.write(f"{len(part):x}\r\n{part}\r\n".encode())
         if wish.get("break"):
             self.close_connection = True

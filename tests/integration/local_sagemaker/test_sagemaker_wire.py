@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,13 +148,18 @@ def test_what_goes_wrong_before_a_stream_is_a_model_error(
     assert response["OriginalStatusCode"] == status
 
 
-def test_a_caller_that_leaves_a_stream_leaves_the_endpoint_free(
-    shared: Any, stream: Callable[..., Any], endpoint: str
-) -> None:
-    answer = stream({"parts": ["x" * 1000] * 40, "pause_s": 0.01})
-    next(iter(answer["Body"]))
-    answer["Body"].close()
-    assert shared.invoke(endpoint)[1]["answer"] == "v2"
+def test_a_caller_that_leaves_a_stream_frees_the_container_at_once(start: Any, tmp_path: Path) -> None:
+    with start() as aws:  # it would wait for eight minutes
+        endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
+        wish = {"parts": ["first", "never"], "until_each": str(tmp_path / "never")}
+        answer = aws.runtime.invoke_endpoint_with_response_stream(
+            EndpointName=endpoint, Body=json.dumps(wish), ContentType=JSON
+        )
+        assert next(iter(answer["Body"]))["PayloadPart"]["Bytes"] == b"first"
+        assert aws.in_flight(endpoint) == 1
+        answer["Body"].close()
+        aws.until(lambda: not aws.in_flight(endpoint))
+        (tmp_path / "never").touch()
 
 
 def test_a_stream_is_measured_to_its_first_part_and_to_its_end(
