@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def stream(self, wish: dict[str, Any]) -> None:
-        """Send `parts` as chunks; `pause_s` or until `until_each` exists before each but the first; maybe `break` off."""
+        """Send `parts` as chunks; waits `pause_s`, or for a file `until_each`, between them; may `break` off."""
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for number, part in enumerate(wish["parts"]):
