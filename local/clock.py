@@ -25,6 +25,7 @@ MAX_PACE = 240.0
 FILE = "clock.json"
 _LEAST_LOOK_S = 60.0 / MAX_PACE
 _FOLLOW_S = 0.2
+_EXACT_S = 1e-3
 _TURNS = 20
 """How often `ManualClock` lets other tasks run after it woke one; each may sleep anew."""
 
@@ -51,6 +52,12 @@ def begin(path: Path, *, pace: float) -> None:
     wall_s = time.time()
     known = read(path) if path.exists() else StackTime.started(pace=1.0, wall_s=wall_s)
     write(path, known.at_pace(checked_pace(pace), wall_s=wall_s))
+
+
+def is_ahead(path: Path) -> bool:
+    """Say whether the stack whose time lies there is at a later time than the machine; one without a file is not."""
+    wall_s = time.time()
+    return path.exists() and read(path).smooth(wall_s) > wall_s + _EXACT_S
 
 
 def look_s(every_s: float, *, pace: float) -> float:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from local import kept
+from local import state as states
+from local.clock import is_ahead
 from local.kept import Kept
 from serving.errors import LocalStackError
 
@@ -36,7 +38,12 @@ def find(root: Path, digest: str) -> Path | None:
 
 
 def make(root: Path, digest: str, state_dir: Path, *, ports: Mapping[str, int]) -> None:
-    """Make the image of the stack in that folder, whose snapshot was just taken; the oldest ones go."""
+    """Make the image of the stack in that folder, whose snapshot was just taken; the oldest ones go.
+
+    A stack whose time is ahead of the machine's gives none: what it holds would lie in the future of the next one.
+    """
+    if is_ahead(states.clock_file(state_dir)):
+        return
     folder = root / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as scratch:

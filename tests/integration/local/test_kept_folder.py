@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,9 @@ from local.inputs import digest_of_inputs
 from local.kept import Kept
 from local.listener import bind, refuse_taken, settled_port
 from local.snapshot import Snapshot, digest_of
+from local.state import clock_file
 from local.tail import follow_lines, last_lines, named_logs
+from serving.aws.clock import StackTime, write
 from serving.errors import LocalStackError
 
 WAY_OUT = r"start anew: streamhub local up --fresh$"
@@ -144,6 +147,21 @@ def test_an_image_has_the_addresses_and_folders_of_the_stack_that_starts_from_it
         "s3": '{"size": 23001}',
     }
     assert kept.read(second) is None, "what starts from an image is not kept unless it is asked for"
+
+
+def test_a_stack_that_is_ahead_of_the_machines_time_gives_no_image(tmp_path: Path) -> None:
+    for name, pace, offset_s in (
+        ("same", 1.0, 0.0),
+        ("behind", 1.0, -60.0),
+        ("fast", 240.0, 0.0),
+        ("moved", 1.0, 60.0),
+    ):
+        stack_of(tmp_path / name, ports=PORTS)
+        wall_s = time.time() - 10
+        moved = StackTime.started(pace=pace, wall_s=wall_s).moved_to(offset_s, wall_s=wall_s)
+        write(clock_file(tmp_path / name), moved)
+        images.make(tmp_path, name, tmp_path / name, ports=PORTS)
+    assert sorted(path.name for path in (tmp_path / images.FOLDER).iterdir()) == ["behind", "same"]
 
 
 def test_a_damaged_image_is_dropped_and_the_stack_starts_without(tmp_path: Path) -> None:
