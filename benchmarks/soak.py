@@ -19,7 +19,8 @@ from pathlib import Path
 
 import orjson
 
-from cli.demo.result import RouteLatency, machine
+from cli.demo.result import machine
+from cli.demo.tally import RouteLatency
 from cli.demo.traffic import Answer, Ask, send
 
 TOLERANCE = 1e-5
