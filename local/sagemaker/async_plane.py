@@ -5,11 +5,25 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
+from typing import cast
 from urllib.parse import unquote
 
 import orjson
+from botocore.model import StructureShape
 
-from local.aws_json import AwsError, Headers, Receive, Scope, Send, read_body, send_answer
+from local.aws_json import (
+    AwsError,
+    Headers,
+    Json,
+    Receive,
+    Scope,
+    Send,
+    ValidationError,
+    check,
+    read_body,
+    send_answer,
+    service_model,
+)
 from local.clock import Clock
 from local.sagemaker.backlog import Job
 from local.sagemaker.queues import Created, Submit
@@ -19,8 +33,9 @@ from local.sagemaker.wire import DEFAULT_TYPE, PREFIX, header_map, refuse, valid
 _PATH = re.compile(r"/endpoints/([^/]+)/async-invocations")
 _INLINE_BYTES = 128_000
 """API reference: Body of InvokeEndpointAsync; larger inputs lie in S3."""
-_TTL_S = (60, 21_600, 21_600)
-_TIMEOUT_S = (1, 3600, 900)
+_TTL_S = 21_600
+_TIMEOUT_S = 900
+"""What a request has that names neither (API reference; guide, *async-inference*)."""
 _ACCEPTED = 202
 
 
@@ -61,6 +76,7 @@ class AsyncPlane:
 
     def _job(self, endpoint: str, sent: Mapping[str, str], body: bytes) -> Job:
         config = self._targets.asynchronous(endpoint, sent)
+        _refuse_unmodelled(sent)
         input_uri = sent.get(f"{PREFIX}inputlocation", "")
         if bool(input_uri) == bool(body):
             raise validation("InputLocation and Body: give exactly one of them")
@@ -88,14 +104,22 @@ class AsyncPlane:
             failure_uri=f"{failures}/{unique}-error.out" if failures else "",
             config=config,
             received_s=self._clock.now(),
-            ttl_s=_seconds(sent, "requestttlseconds", _TTL_S),
-            timeout_s=_seconds(sent, "invocationtimeoutseconds", _TIMEOUT_S),
+            ttl_s=float(sent.get(f"{PREFIX}requestttlseconds", _TTL_S)),
+            timeout_s=float(sent.get(f"{PREFIX}invocationtimeoutseconds", _TIMEOUT_S)),
         )
 
 
-def _seconds(sent: Mapping[str, str], name: str, allowed: tuple[int, int, int]) -> float:
-    least, most, default = allowed
-    text = sent.get(f"{PREFIX}{name}", str(default))
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise validation(f"{name}: got {text}; allowed: {least} to {most}")
-    return float(text)
+def _refuse_unmodelled(sent: Mapping[str, str]) -> None:
+    """Raise ValidationError unless the headers fit botocore's model of the operation: ranges, lengths, patterns."""
+    operation = service_model("sagemaker-runtime").operation_model("InvokeEndpointAsync")
+    shape = cast("StructureShape", operation.input_shape)
+    given: Json = {}
+    for name, member in shape.members.items():
+        value = sent.get(str(member.serialization.get("name", "")).lower())
+        if member.serialization.get("location") == "header" and value is not None:
+            number = member.type_name == "integer" and value.isdecimal()
+            given[name] = int(value) if number else value
+    try:
+        check({"EndpointName": "any", **given}, shape)
+    except ValidationError as error:
+        raise validation(str(error)) from error

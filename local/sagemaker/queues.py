@@ -155,8 +155,10 @@ class Queues:
                 self._backlog.remove(job)
 
     def _expire(self, endpoint: str, waiting: deque[Job]) -> None:
-        while waiting and self._clock.now() - waiting[0].received_s > waiting[0].ttl_s:
-            self._backlog.remove(waiting.popleft())
+        now = self._clock.now()
+        for job in [job for job in waiting if now - job.received_s > job.ttl_s]:
+            waiting.remove(job)
+            self._backlog.remove(job)
             self._expired[endpoint] = self._expired.get(endpoint, 0) + 1
 
     async def _run(self, job: Job, route: Route) -> None:

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from local.component_type import component_type
 from serving.errors import LocalStackError
+from tests.integration.local_sagemaker.clocks import Moved
 
 JSON = "application/json"
 CAPTURE = {
@@ -122,6 +123,13 @@ def asynchronous(aws: Any, name: str) -> str:
     return str(queue)
 
 
+@pytest.fixture(scope="module", name="queued")
+def queued_fixture(shared: Any) -> Any:
+    """Give a running SageMaker with the asynchronous endpoint `queued`."""
+    asynchronous(shared, "queued")
+    return shared
+
+
 def ask(aws: Any, endpoint: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
     aws.s3.put_object(Bucket="models", Key=f"{endpoint}/in.json", Body=json.dumps(body).encode())
     answer: dict[str, Any] = aws.runtime.invoke_endpoint_async(
@@ -212,6 +220,43 @@ def test_what_waits_and_what_runs_survives_a_restart_and_answers_at_the_promised
         assert answers[2:] == [b"late"] * 3
         backlog = aws.until(lambda: (now := aws.backlog("durable")) and not now[1]["Value"] and now)
         assert {datum["MetricName"] for datum in backlog} >= {"ApproximateBacklogSize", "ApproximateAgeOfOldestRequest"}
+
+
+def test_what_waits_longer_than_its_time_to_live_is_given_up_and_counted(moved: Moved) -> None:
+    aws = moved.aws
+    asynchronous(aws, "expiring")
+    change = [{"VariantName": "a", "DesiredInstanceCount": 0}]
+    aws.sm.update_endpoint_weights_and_capacities(EndpointName="expiring", DesiredWeightsAndCapacities=change)
+    moved.advance(1)
+    ask(aws, "expiring", {})
+    ask(aws, "expiring", {}, RequestTTLSeconds=60)
+    moved.advance(61)
+
+    def now() -> dict[str, float]:
+        return {datum["MetricName"]: datum["Value"] for datum in aws.backlog("expiring")}
+
+    found = aws.until(lambda: (values := now())["ApproximateBacklogSize"] == 1 and values)
+    assert found["ExpiredRequests"] == 1
+    assert found["ApproximateAgeOfOldestRequest"] == pytest.approx(61)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"Filename": "../../other"}, "Filename"),
+        ({"S3OutputPathExtension": "s3://elsewhere"}, "S3OutputPathExtension"),
+        ({"RequestTTLSeconds": 21_601}, "RequestTTLSeconds"),
+        ({"InvocationTimeoutSeconds": 3601}, "InvocationTimeoutSeconds"),
+        ({"InputLocation": "https://bucket/key"}, "s3:// alone"),
+        ({"InputLocation": "/etc/passwd"}, "InputLocation"),
+    ],
+    ids=["name", "extension", "ttl", "timeout", "https", "path"],
+)
+def test_an_asynchronous_request_that_the_api_does_not_take_is_refused(
+    queued: Any, given: dict[str, Any], said: str
+) -> None:
+    call = {"EndpointName": "queued", "InputLocation": "s3://models/none", **given}
+    assert said in refusal(queued.runtime.invoke_endpoint_async, **call)
 
 
 def test_an_endpoint_that_is_deleted_takes_its_queue_along(start: Any, tmp_path: Path) -> None:
