@@ -276,8 +276,8 @@ SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 UNARY: dict[str, Callable[[Floats], Floats]] = {
     "-({})": np.negative,
     "ABS({})": np.abs,
-    "CEIL({} * 0.5)": lambda values: np.ceil(values * 0.5),
-    "FLOOR({} * 0.5)": lambda values: np.floor(values * 0.5),
+    "CEIL(({}) * 0.5)": lambda values: np.ceil(values * 0.5),
+    "FLOOR(({}) * 0.5)": lambda values: np.floor(values * 0.5),
     "DIFF({})": lambda values: spread(lambda known, _: np.diff(known), values, skip=1),
     "RUNNING_SUM({})": lambda values: spread(lambda known, _: np.cumsum(known), values),
     "FILL({}, 3)": lambda values: np.where(np.isnan(values), 3, values),
