@@ -25,6 +25,7 @@ from local.sagemaker.options import Options
 from local.sagemaker.plan import ALL_AT_ONCE, Plan, component_plan, paced, plan_of_document
 from local.sagemaker.routes import Target, capture_rule
 from local.sagemaker.store import Store
+from local.sagemaker.wire import validation
 from serving.errors import EndpointError
 
 _LISTING = Listing(
@@ -42,6 +43,11 @@ _LISTING = Listing(
     name="InferenceComponentName",
     status="InferenceComponentStatus",
 )
+_NO_CAPACITY = (
+    "Inference Component has no capacity to process this request. ApplicationAutoScaling may be in-progress (if "
+    "configured) or try to increase the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
+)
+"""AWS's own words (AWS blog, *scale to zero*): callers tell by them that a component sleeps."""
 _log = logging.getLogger(__name__)
 
 
@@ -81,14 +87,19 @@ class Components:
         await asyncio.gather(*self._work.values(), return_exceptions=True)
 
     def target(self, endpoint: str, name: str, chance: float) -> Target | None:
-        """Give what answers for a component; a call that finds no copy is counted, for that is what wakes one."""
+        """Give what answers for a component; a call that finds no copy is counted, for that is what wakes one.
+
+        Raises:
+            AwsError: it has no copy.
+
+        """
         component = self._store.components.get(name)
         if component is None or component["EndpointName"] != endpoint:
             return None
         workers = self._copies.pick(name, chance)
         if workers is None or component["copies"] == 0:
             self._refused[name] += 1
-            return None
+            raise validation(_NO_CAPACITY)
         config = self._config(endpoint)
         return Target(
             endpoint=endpoint,

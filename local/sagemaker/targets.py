@@ -41,7 +41,7 @@ class ComponentTargets(Protocol):
     """Finds what answers for an inference component."""
 
     def target(self, endpoint: str, name: str, chance: float) -> Target | None:
-        """Give its target, if it is on that endpoint and has a copy."""
+        """Give its target, if it is on that endpoint; raise AwsError if it has no copy."""
 
 
 class Targets:
@@ -123,5 +123,5 @@ class Targets:
             raise validation(f"Endpoint {endpoint} hosts inference components; give InferenceComponentName.")
         target = self._components.target(endpoint, name, self._chance.random())
         if target is None:
-            raise validation(f"Inference Component {name} of endpoint {endpoint} not found, or it has no copy.")
+            raise validation(f"Inference Component {name} of endpoint {endpoint} not found.")
         return target

@@ -338,7 +338,7 @@ def test_a_component_moves_to_another_model_scales_to_zero_and_goes(aws: Any) ->
     aws.sm.update_inference_component_runtime_config(InferenceComponentName="only", DesiredRuntimeConfig=none)
     settled_component(aws, "only")
     call = {"EndpointName": endpoint, "Body": b"{}", "InferenceComponentName": "only"}
-    assert "it has no copy" in refusal(aws.runtime.invoke_endpoint, **call)
+    assert "Inference Component has no capacity to process this request" in refusal(aws.runtime.invoke_endpoint, **call)
     aws.sm.delete_inference_component(InferenceComponentName="only")
     aws.until(lambda: not aws.sm.list_inference_components()["InferenceComponents"])
     aws.sm.delete_endpoint(EndpointName=endpoint)
