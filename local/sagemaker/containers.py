@@ -73,6 +73,11 @@ class Containers:
         async with server.stream(_PATH, headers, body) as stream:
             yield stream
 
+    def failed(self, target: Target) -> Answer | None:
+        """Give what the container answers where it is asked to fail."""
+        asked = self._targets.meets(target.endpoint, "error") is not None
+        return Answer(status=500, headers={}, body=_BROKEN) if asked else None
+
     @contextlib.contextmanager
     def counted(self, target: Target) -> Iterator[Exchange]:
         """Give an exchange to fill in while it is under way; its time and its neighbours are counted."""
@@ -88,8 +93,8 @@ class Containers:
 
     async def _post(self, target: Target, headers: dict[str, str], body: bytes) -> Answer:
         await self._delay(target)
-        if self._targets.meets(target.endpoint, "error") is not None:
-            return Answer(status=500, headers={}, body=_BROKEN)
+        if (failed := self.failed(target)) is not None:
+            return failed
         server = self._server(target, headers)
         answer = await server.post(_PATH, headers, body)
         target.workers.learn(answer.headers, server)

@@ -74,6 +74,9 @@ class StreamPlane:
         self, relay: _Relay, target: Target, sent: Mapping[str, str], body: bytes, exchange: Exchange
     ) -> None:
         """Pass the answer on; one that is no 2xx, or none, is left in the exchange for the caller to refuse."""
+        if (failed := self._containers.failed(target)) is not None:
+            exchange.answer = failed
+            return
         headers = forwarded(sent)
         if f"{PREFIX}accept" in sent:
             headers["accept"] = sent[f"{PREFIX}accept"]

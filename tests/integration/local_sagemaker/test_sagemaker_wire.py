@@ -148,6 +148,14 @@ def test_what_goes_wrong_before_a_stream_is_a_model_error(
     assert response["OriginalStatusCode"] == status
 
 
+def test_a_container_that_is_asked_to_fail_fails_streams_too(
+    stream: Callable[..., Any], fault: Callable[[str], None]
+) -> None:
+    fault("error")
+    response = failed(stream, {"parts": ["never"]})
+    assert (response["Error"]["Code"], response["OriginalStatusCode"]) == ("ModelError", 500)
+
+
 def test_a_caller_that_leaves_a_stream_frees_the_container_at_once(start: Any, tmp_path: Path) -> None:
     with start() as aws:  # it would wait for eight minutes
         endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
