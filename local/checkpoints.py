@@ -17,7 +17,6 @@ from typing import Protocol
 
 from local.clock import FILE as CLOCK
 from local.snapshot import Snapshot
-from serving.errors import LocalStackError
 
 TAKE_MOMENT = signal.SIGUSR1
 """Asks the gateway to write what it holds now."""
@@ -110,7 +109,7 @@ class Checkpoints:
     async def _try(self) -> bool:
         try:
             return await self.take()
-        except (LocalStackError, RuntimeError):  # a thread of ministack's changed what was being read
+        except Exception:  # noqa: BLE001 - whatever one moment lacks, the stack goes on, and the next one is tried
             _log.exception("no moment of the stack could be kept")
             return False
 

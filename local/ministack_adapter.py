@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from local import ministack_cloudwatch, ministack_roles, ministack_triggers
+from local import ministack_cloudwatch, ministack_memory, ministack_roles, ministack_triggers
 from local.clock import look_s
 from local.template_types import ResourceType
 from serving.errors import LocalStackError
@@ -37,7 +37,7 @@ _SWEEP_S = 10.0
 
 
 def _together(*parts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    modules = {module for part in parts for module in part}
+    modules = sorted({module for part in parts for module in part})  # in one order: tests are named by it
     return {module: tuple(dict.fromkeys(name for part in parts for name in part.get(module, ()))) for module in modules}
 
 
@@ -51,6 +51,7 @@ HOOKS = _together(
         _SCHEDULER: ("time", "_SCHEDULE_TICK_INTERVAL"),
     },
     ministack_cloudwatch.HOOKS,
+    ministack_memory.HOOKS,
     ministack_roles.HOOKS,
     ministack_triggers.HOOKS,
 )
