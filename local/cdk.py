@@ -11,6 +11,9 @@ from local.commands import Commands
 from local.environment import clean_environment
 from serving.errors import LocalStackError
 
+CACHE = Path(".streamhub/cache")
+"""What the CDK and jsii unpack and remember, for all stacks of a project."""
+
 _CLI = Path(".node/node_modules/.bin/cdk")
 _FIX = "run make setup"
 
@@ -29,6 +32,9 @@ class CdkCli:
                 "CDK_DISABLE_VERSION_CHECK": "1",
                 "CDK_VALIDATION": "false",  # the synth tests validate the same templates; here it costs seconds
                 "NO_COLOR": "1",
+                # aws-cdk-lib asks for the home folder alone where to remember digests of assets
+                "HOME": str(root.absolute() / CACHE),
+                "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(root.absolute() / CACHE / "jsii"),
                 "CI": "true",  # plain lines instead of a redrawn progress bar
             }
         )
