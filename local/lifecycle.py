@@ -27,10 +27,11 @@ def refuse_running(state_dir: Path) -> None:
     """Raise LocalStackError if a stack runs in that folder."""
     state = states.read(state_dir)
     if state is not None and states.is_alive(state):
+        found = "a ready stack" if state.ready else "a stack that is not ready"
+        why = "" if state.ready else "it is starting, or lost a service; "
         raise LocalStackError(
-            f"{state_dir}: a stack that is not ready runs there (process {state.pid}): it is starting, "
-            f"or lost a service; see streamhub local status --state {state_dir}, "
-            f"end it with streamhub local down --state {state_dir}"
+            f"{state_dir}: {found} runs there (process {state.pid}): {why}see streamhub local status "
+            f"--state {state_dir}, end it with streamhub local down --state {state_dir}"
         )
 
 
