@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-_ZERO, _COMMA, _OPEN, _CLOSE = b"0,[]"
+_ZERO, _COMMA = b"0,"
+_MOST = np.iinfo(np.uint8).max
 _MOST_DIGITS = 3
-_LEAST = np.array([0, 0, 10, 100], dtype=np.uint16)
-"""The least number of so many digits: one with fewer would begin with a zero, which JSON forbids (RFC 8259 §6)."""
 
 
 def octets(text: bytes, *, size: int) -> bytes | None:
@@ -15,20 +14,25 @@ def octets(text: bytes, *, size: int) -> bytes | None:
 
     None: it is no such list, or another text for one; a JSON parser knows.
     """
+    if text[:1] != b"[" or text[-1:] != b"]":
+        return None
     characters = np.frombuffer(text, np.uint8)
-    digits = characters - np.uint8(_ZERO)  # what is no digit becomes 10 or more
-    marks = np.flatnonzero(digits > 9)  # noqa: PLR2004
-    if len(marks) != size + 1 or marks[0] != 0 or marks[-1] != len(text) - 1:
+    digits = characters - np.uint8(_ZERO)
+    others = digits > 9  # noqa: PLR2004 - what is no digit, since there is nothing below zero
+    marks = np.flatnonzero(others)
+    if len(marks) != size + 1 or np.count_nonzero(characters == _COMMA) != size - 1:
         return None
-    if text[0] != _OPEN or text[-1] != _CLOSE or (characters[marks[1:-1]] != _COMMA).any():
-        return None
+    digits *= ~others
     ends = marks[1:]
     lengths = ends - marks[:-1] - 1
-    if lengths.min() < 1 or lengths.max() > _MOST_DIGITS:
+    if lengths.max() > _MOST_DIGITS:
         return None
-    numbers = digits[ends - 1].astype(np.uint16)
-    numbers += (lengths > 1) * np.uint16(10) * digits[ends - 2]
-    numbers += (lengths > 2) * np.uint16(100) * digits[ends - 3]  # noqa: PLR2004
-    if (numbers < _LEAST[lengths]).any() or numbers.max() > np.iinfo(np.uint8).max:
+    lengths = lengths.astype(np.uint8)
+    numbers = digits.take(ends - 1).astype(np.uint16)
+    numbers += np.uint16(10) * digits.take(ends - 2)
+    numbers += np.uint16(100) * ((lengths > 2) * digits.take(ends - 3))  # noqa: PLR2004
+    # as many digits as JSON writes: none is missing, and none is a zero in front (RFC 8259 §6)
+    written = np.uint8(1) + (numbers >= 10).view(np.uint8) + (numbers >= 100).view(np.uint8)  # noqa: PLR2004
+    if (lengths != written).any() or numbers.max() > _MOST:
         return None
     return numbers.astype(np.uint8).tobytes()

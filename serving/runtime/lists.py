@@ -48,7 +48,7 @@ class _Plan:
 
 def _packing(datatype: str, size: int) -> Callable[[bytes], bytes | None]:
     """Give what makes the bytes of so many numbers of a JSON list; they are none if it holds something else."""
-    numbers = Struct(f"<{size}{STRUCT_CODES[datatype]}")
+    numbers = Struct(f"<{size}{STRUCT_CODES.get(datatype, 'B')}")
 
     def pack(text: bytes) -> bytes | None:
         try:
@@ -71,7 +71,7 @@ class ListReader:
         self._inputs = [(t.name, t.dtype.value, list(t.shape), prod(t.shape)) for t in served.inputs]
         self._plain = Asked()
         self._plans: dict[tuple[bytes, bytes], _Plan] = {}
-        self._plannable = len(served.inputs) == 1 and served.inputs[0].dtype in STRUCT_CODES
+        self._plannable = len(served.inputs) == 1 and served.inputs[0].dtype in {*STRUCT_CODES, DType.UINT8}
 
     def read(self, body: bytes) -> Decoded | None:
         """Give the request of a plain body; None: it is not one."""

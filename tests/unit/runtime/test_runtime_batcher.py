@@ -216,11 +216,11 @@ def test_whoever_is_let_in_is_answered_once_whatever_happens_around_it(steps: li
 
 
 def test_where_batches_do_not_pay_callers_are_answered_one_after_the_other() -> None:
-    """A row costs 10 ms in any batch: in one batch of 32 all would wait 320 ms, so they wait half of it on average."""
-    server = Server(seconds=lambda rows: 0.010 * rows)
-    jobs = [server.ask() for _ in range(32)]
+    """A row costs 100 ms in any batch: in one batch of 32 all would wait 3.2 s, so they wait half of it on average."""
+    server = Server(seconds=lambda rows: 0.100 * rows)
+    jobs = [server.ask(within_s=9.0) for _ in range(32)]
     server.until_idle()
     finished = [job.finished_s for job in jobs]
     assert finished == sorted(finished)
-    assert max(finished) == pytest.approx(0.320)
-    assert sum(finished) / 32 == pytest.approx(0.165)
+    assert max(finished) == pytest.approx(3.2)
+    assert sum(finished) / 32 == pytest.approx(1.65)
