@@ -105,9 +105,7 @@ SIZES = (1, 2, 4, 8, 16, 32)
 @given(curves)
 def test_a_batch_is_the_smallest_in_which_a_row_costs_no_more_than_in_any_other(points: object) -> None:
     times = ServiceTimes.measured(points, max_rows=MAX_ROWS)  # type: ignore[arg-type]
-    cost = {
-        size: (times.seconds(size) + 0.0001) / size for size in SIZES
-    }  # a batch costs a tenth of a millisecond more
+    cost = {size: (times.seconds(size) + 0.0002) / size for size in SIZES}  # a batch costs 0.2 ms beside its run
     good = [size for size in SIZES if cost[size] <= 1.01 * min(cost.values())]
     assert times.worth_rows == good[0]
     queue = [Request(1, 0.0, 1e9)] * 40
@@ -214,7 +212,7 @@ def test_dropping_heads_stops_at_the_first_that_makes_it(queue: list[Request], p
     def makes_it(head: int) -> bool:
         rows = 0
         for request in queue[head:]:
-            if rows and rows + request.rows > MAX_ROWS:
+            if rows and rows + request.rows > times.worth_rows:
                 break
             rows += request.rows
         last = head == len(queue) - 1 and queue[head].deadline_s > 1.0
