@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ import serving  # noqa: F401 - silences ONNX Runtime before any test imports it
 ROOT = Path(__file__).parent.parent
 settings.register_profile("patient", deadline=None)  # a slow host is no fault of what is tested
 settings.load_profile("patient")
+# a runner behind nohup or in the background of a shell ignores these, and every program the tests start would, too
+for _ignored, _default in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+):
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        signal.signal(_ignored, _default)
 OFFLINE = ("tests/unit", "tests/functional", "tests/synth")
 
 
