@@ -185,9 +185,9 @@ def _cache(found: Mapping[str, Any]) -> Created:
     return found["ServerlessCacheName"], attributes
 
 
-def client(service: str, target: Target) -> Any:  # noqa: ANN401 - boto3 makes clients at run time
-    """Give a client of the services at `target`."""
-    config = Config(read_timeout=60, connect_timeout=3, retries={"total_max_attempts": 2, "mode": "standard"})
+def client(service: str, target: Target, *, patience_s: float = 60.0) -> Any:  # noqa: ANN401 - boto3 makes clients at run time
+    """Give a client of the services at `target` that waits so long for an answer, twice."""
+    config = Config(read_timeout=patience_s, connect_timeout=3, retries={"total_max_attempts": 2, "mode": "standard"})
     return boto3.client(  # type: ignore[call-overload]
         service,
         endpoint_url=target.endpoint_url,

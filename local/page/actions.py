@@ -17,7 +17,11 @@ from serving.spec.codec import from_json
 T = TypeVar("T")
 
 MAX_NAME: Final = 200
-_KINDS_OF_VALUE: Final[Mapping[str, tuple[type, ...]]] = {"str": (str,), "float": (int, float), "int": (int,)}
+_KINDS_OF_VALUE: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    "str": ("a text", (str,)),
+    "float": ("a number", (int, float)),
+    "int": ("a whole number", (int,)),
+}
 _OPTIONS: Final = {field.name: str(field.type) for field in fields(Fault) if field.name not in {"name", "kind"}}
 
 
@@ -120,10 +124,10 @@ def _said(name: str, value: object) -> str:
 def _wrong(name: str, value: object) -> str:
     if name not in _OPTIONS:
         return f"{short(name)}: unknown; allowed: kind, {', '.join(_OPTIONS)}"
-    allowed = _OPTIONS[name]
-    if isinstance(value, bool) or not isinstance(value, _KINDS_OF_VALUE[allowed]):
-        return f"{name}: got {short(repr(value))}; allowed: a {allowed}"
-    if isinstance(value, str) and not 0 <= len(value) <= MAX_NAME:
+    allowed, types = _KINDS_OF_VALUE[_OPTIONS[name]]
+    if isinstance(value, bool) or not isinstance(value, types):
+        return f"{name}: got {short(repr(value))}; allowed: {allowed}"
+    if isinstance(value, str) and len(value) > MAX_NAME:
         return f"{name}: got {len(value)} characters; allowed: up to {MAX_NAME}"
     return ""
 

@@ -25,6 +25,7 @@ MAX_DRIFT_WINDOWS: Final = 24
 MAX_FEATURES: Final = 40
 MAX_ALARMS: Final = 150
 MAX_FAULTS: Final = 50
+MAX_TARGETS: Final = 50
 MAX_TEXT: Final = 300
 
 T = TypeVar("T")
@@ -63,7 +64,6 @@ class Endpoint:
     model: str
     status: str
     failure: str
-    modified_at: datetime
     budget_p99_ms: float | None
     variants: Sequence[Variant]
 

@@ -79,7 +79,9 @@ class EndpointReader:
         )
         shown = self._metrics(pairs, start=now - self._shown, end=now, period_s=self._period_s)
         endpoints = [_endpoint(one, self._known.get(one["EndpointName"]), lately, shown, now) for one in found]
-        return endpoints, max(0, len(names) - MAX_ENDPOINTS)
+        return endpoints, max(0, len(names) - MAX_ENDPOINTS) + sum(
+            max(0, len(_all_variants(one)) - MAX_VARIANTS) for one in found
+        )
 
     def _metrics(
         self, pairs: Sequence[tuple[str, str]], *, start: datetime, end: datetime, period_s: int
@@ -110,8 +112,12 @@ def _query(index: int, pair: tuple[str, str], name: str, period_s: int) -> dict[
 
 
 def _variants(described: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return _all_variants(described)[:MAX_VARIANTS]
+
+
+def _all_variants(described: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     variants: list[Mapping[str, Any]] = described.get("ProductionVariants", [])
-    return variants[:MAX_VARIANTS]
+    return variants
 
 
 def _endpoint(
@@ -122,14 +128,13 @@ def _endpoint(
     now: datetime,
 ) -> Endpoint:
     name, variants = described["EndpointName"], _variants(described)
-    current = sum(variant.get("CurrentWeight", 0.0) for variant in variants)
-    desired = sum(variant.get("DesiredWeight", 0.0) for variant in variants)
+    current = sum(variant.get("CurrentWeight", 0.0) for variant in _all_variants(described))
+    desired = sum(variant.get("DesiredWeight", 0.0) for variant in _all_variants(described))
     return Endpoint(
         name=short(name),
         model=known.model.name if known is not None else "",
         status=described["EndpointStatus"],
         failure=short(described.get("FailureReason", "")),
-        modified_at=described["LastModifiedTime"],
         budget_p99_ms=known.model.slo.p99_ms if known is not None else None,
         variants=[
             Variant(

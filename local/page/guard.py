@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from local.page.document import short
+
 OURS: Final = "x-streamhub-page"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _SAME: Final = frozenset({"same-origin", "none"})
@@ -35,11 +37,11 @@ def refuse_foreign(headers: Mapping[str, str]) -> str:
         headers: by lower-case name.
 
     """
-    host = _name(headers.get("host", ""))
-    if host not in _LOOPBACK:
-        return f"Host: got {host or 'none'}; allowed 127.0.0.1 or localhost; open the page by its own address"
+    host = headers.get("host", "")
+    if _name(host) not in _LOOPBACK:
+        return f"Host: got {_told(host)}; allowed 127.0.0.1 or localhost; open the page by its own address"
     if headers.get("sec-fetch-site", "none") not in _SAME:
-        return f"Sec-Fetch-Site: got {headers['sec-fetch-site']}; allowed same-origin; another site may not ask"
+        return f"Sec-Fetch-Site: got {_told(headers['sec-fetch-site'])}; allowed same-origin; another site may not ask"
     return ""
 
 
@@ -51,17 +53,22 @@ def refuse_change(headers: Mapping[str, str]) -> str:
 
     """
     if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
-        return f"Content-Type: got {headers.get('content-type', 'none')}; allowed application/json; send JSON"
+        return f"Content-Type: got {_told(headers.get('content-type', ''))}; allowed application/json; send JSON"
     if headers.get(OURS) != "1":
-        return "X-StreamHub-Page: got none; allowed 1; only the page itself may ask for this"
+        return f"X-StreamHub-Page: got {_told(headers.get(OURS, ''))}; allowed 1; only the page itself may ask for this"
     origin = headers.get("origin")
     if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
-        return f"Origin: got {origin}; allowed http://{headers['host']}; only the page itself may ask for this"
+        return f"Origin: got {_told(origin)}; allowed http://{headers['host']}; only the page itself may ask for this"
     return ""
 
 
 def _name(host: str) -> str:
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        found = urlsplit(f"//{host}")
     except ValueError:
         return ""
+    return "" if "@" in host else found.hostname or ""
+
+
+def _told(value: str) -> str:
+    return short(value) or "none"

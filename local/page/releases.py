@@ -46,8 +46,8 @@ class ReleaseReader:
         self._history: dict[str, tuple[int, Sequence[AuditEntry]]] = {}
         self._looks: dict[str, dict[str, Look]] = {}
 
-    def read(self, endpoints: Sequence[Endpoint], now: datetime) -> tuple[list[Release], list[str]]:
-        """Give the releases, and the models that never had one.
+    def read(self, endpoints: Sequence[Endpoint], now: datetime) -> tuple[list[Release], list[str], int]:
+        """Give the releases, the models that never had one, and how many models were left off.
 
         Raises:
             ReleaseError: the records cannot be read.
@@ -63,6 +63,7 @@ class ReleaseReader:
                 if record is not None
             ],
             [name for name, record in records.items() if record is None],
+            max(0, len(self._models) - MAX_RELEASES),
         )
 
     def _release(self, record: ReleaseRecord, weights: Mapping[Slot, float], now: datetime) -> Release:

@@ -15,6 +15,7 @@ from local.faults import Faults
 from local.page.actions import in_force, kinds
 from local.page.document import (
     MAX_FAULTS,
+    MAX_TARGETS,
     Alarm,
     DriftWindow,
     Endpoint,
@@ -80,8 +81,8 @@ class EndpointSource(Protocol):
 class ReleaseSource(Protocol):
     """Where releases come from."""
 
-    def read(self, endpoints: Sequence[Endpoint], now: datetime) -> tuple[list[Release], list[str]]:
-        """Give releases, and the models without one."""
+    def read(self, endpoints: Sequence[Endpoint], now: datetime) -> tuple[list[Release], list[str], int]:
+        """Give releases, the models without one, and how many models were left off."""
         ...
 
 
@@ -126,10 +127,10 @@ class StateReader:
         self._endpoints = Part[tuple[list[Endpoint], int]](
             "endpoints", lambda: sources.endpoints.read(now()), first=([], 0)
         )
-        self._releases = Part[tuple[list[Release], list[str]]](
+        self._releases = Part[tuple[list[Release], list[str], int]](
             "releases",
             lambda: sources.releases.read(self._endpoints.get(monotonic_s())[0], now()),
-            first=([], []),
+            first=([], [], 0),
             every_s=SOMETIMES_S,
         )
         self._drift = Part[tuple[list[DriftWindow], int]]("drift", sources.drift.read, first=([], 0), every_s=SELDOM_S)
@@ -154,15 +155,17 @@ class StateReader:
 
     def _read(self, at_s: float) -> State:
         endpoints, endpoints_left = self._endpoints.get(at_s)
-        releases, without = self._releases.get(at_s)
+        releases, without, releases_left = self._releases.get(at_s)
         drift, drift_left = self._drift.get(at_s)
         alarms, alarms_left = self._alarms.get(at_s)
         faults, targets = self._faults.get(at_s), self._targets.get(at_s)
         left_off = {
             "endpoints": endpoints_left,
+            "releases": releases_left,
             "drift": drift_left,
             "alarms": alarms_left,
             "faults": max(0, len(faults) - MAX_FAULTS),
+            "traffic": max(0, len(targets) - MAX_TARGETS),
         }
         parts = (self._endpoints, self._releases, self._drift, self._alarms, self._faults, self._targets)
         return State(
@@ -175,7 +178,7 @@ class StateReader:
             alarms=alarms,
             faults=faults[:MAX_FAULTS],
             fault_kinds=kinds(),
-            targets=targets,
+            targets=targets[:MAX_TARGETS],
             problems=[part.problem for part in parts if part.problem is not None],
             left_off={part: count for part, count in left_off.items() if count},
         )

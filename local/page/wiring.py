@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from local import state as states
@@ -20,12 +21,15 @@ from local.page.state import Sources, StateReader
 from local.page.targets import Targets
 from local.page.traffic import Sender
 from local.resource_types import Target as Aws
-from local.resource_types import client
+from local.resource_types import client as client_of
 from local.settings import LocalSettings
 from serving.aws.drift_reports import S3DriftReports
 from serving.aws.evidence import EvidenceStore
 from serving.aws.releases import DynamoReleaseStore
 from serving.spec.load import load_project
+
+_PATIENCE_S = 3.0
+"""Twice that, and the page, which waits eight seconds, still learns which part could not be read."""
 
 
 def create_app(settings: LocalSettings, *, stage: str, root: Path, clock: Clock, pace: float = 1.0) -> Page:
@@ -43,10 +47,11 @@ def create_app(settings: LocalSettings, *, stage: str, root: Path, clock: Clock,
 
     """
     aws = Aws(endpoint_url=settings.s3_endpoint_url, region=settings.region)
+    client = partial(client_of, target=aws, patience_s=_PATIENCE_S)
     project = load_project(root)
     in_stage = {name: project.models[name] for name in project.stage(stage).models}
     known = known_endpoints(project.stage(stage), project.models)
-    table, name = client("dynamodb", aws), f"streamhub-{stage}-state"
+    table, name = client("dynamodb"), f"streamhub-{stage}-state"
     faults = Faults(settings.state_dir)
     targets = Targets(
         models=project.models,
@@ -59,7 +64,7 @@ def create_app(settings: LocalSettings, *, stage: str, root: Path, clock: Clock,
     reader = StateReader(
         Sources(
             endpoints=EndpointReader(
-                sagemaker=client("sagemaker", aws), cloudwatch=client("cloudwatch", aws), known=known, pace=pace
+                sagemaker=client("sagemaker"), cloudwatch=client("cloudwatch"), known=known, pace=pace
             ),
             releases=ReleaseReader(
                 store=DynamoReleaseStore(table, table=name),
@@ -67,8 +72,8 @@ def create_app(settings: LocalSettings, *, stage: str, root: Path, clock: Clock,
                 models=in_stage,
                 stage=stage,
             ),
-            drift=DriftReader(S3DriftReports(client("s3", aws), bucket=bucket), in_stage),
-            alarms=AlarmReader(client("cloudwatch", aws)),
+            drift=DriftReader(S3DriftReports(client("s3"), bucket=bucket), in_stage),
+            alarms=AlarmReader(client("cloudwatch")),
             faults=faults,
             targets=targets,
         ),

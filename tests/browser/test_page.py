@@ -1,125 +1,24 @@
-"""The local stack's page as people use it: in a real browser, by keyboard, on a phone, in the dark, when all fails."""
+"""The local stack's page as people use it: in a real browser, by keyboard, on a phone, in the dark."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from local.page.document import Problem, State
 from local.page.traffic import Burst
-from tests.fakes.page import (
-    NOW,
-    RANKER,
-    Script,
-    Server,
-    alarm,
-    empty_state,
-    endpoint,
-    feature,
-    full_state,
-    release,
-    served,
-    variant,
-    window,
-)
+from tests.browser.visits import DESKTOP, IN_CHROMIUM, PHONE, Visitor
+from tests.fakes.page import RANKER, alarm, empty_state, endpoint, feature, full_state, release, variant, window
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PHONE, DESKTOP = 360, 1280
 HOSTILE = "<img src=x onerror=alert(1)>&amp;'\"</script><script>alert(2)</script>"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 TARGET_PX = 44
 """WCAG 2.2, 2.5.5 Target Size (Enhanced)."""
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"),
-]
-# what the browser itself says when the policy stops something
-_LISTEN = "addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective}`))"
-
-
-@dataclass
-class Visit:
-    """One open page, what it asked for, and what went wrong in it."""
-
-    page: Page
-    script: Script
-    server: Server
-    asked: list[str]
-    faults: list[str]
-
-    def poll(self) -> None:
-        """Let the page ask at once, and wait until it has."""
-        with self.page.expect_response("**/state.json"):
-            self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-
-    def show(self, state: State) -> None:
-        self.script.state = state
-        self.poll()
-
-    def text(self, selector: str) -> str:
-        return self.page.locator(selector).inner_text()
-
-
-@pytest.fixture(scope="module", name="browser")
-def browser_fixture() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
-@dataclass
-class Visitor:
-    """Opens pages of one browser on one scripted stack."""
-
-    browser: Browser
-    script: Script
-    server: Server
-    visits: list[Visit]
-
-    def __call__(self, state: State | None = None, *, width: int = DESKTOP, scheme: str = "light") -> Visit:
-        self.script.state = state if state is not None else full_state()
-        page = self.browser.new_page(
-            viewport={"width": width, "height": 900},
-            color_scheme=scheme,  # type: ignore[arg-type]
-            reduced_motion="reduce",
-        )
-        visit = Visit(page, self.script, self.server, [], [])
-        self.visits.append(visit)
-        page.add_init_script(_LISTEN)
-        page.on("console", lambda message: visit.faults.append(message.text))
-        page.on("pageerror", lambda error: visit.faults.append(str(error)))
-        page.on("dialog", lambda dialog: visit.faults.append(f"dialog {dialog.message}"))
-        page.on("request", lambda request: visit.asked.append(request.url))
-        page.goto(self.server.url)
-        expect(page.locator("#connection-text")).to_have_text("Connected")
-        return visit
-
-
-@pytest.fixture(scope="module", name="stack")
-def stack_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Script, Server]]:
-    script = Script(folder=tmp_path_factory.mktemp("page"))
-    with served(script) as server:
-        yield script, server
-
-
-@pytest.fixture(name="visit")
-def visit_fixture(browser: Browser, stack: tuple[Script, Server]) -> Iterator[Visitor]:
-    script, server = stack
-    script.sender.reset()
-    for fault in script.faults.all():
-        script.faults.remove(fault.name)
-    visitor = Visitor(browser, script, server, [])
-    yield visitor
-    for visit in visitor.visits:
-        visit.page.close()
+pytestmark = IN_CHROMIUM
 
 
 def problems_of_fit(page: Page) -> list[str]:
@@ -262,29 +161,6 @@ def test_names_as_long_as_they_may_be_break_no_layout(visit: Visitor) -> None:
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
-def test_a_stack_that_goes_away_is_said_to_be_gone_and_found_again(visit: Visitor) -> None:
-    seen = visit()
-    page = seen.page
-    seen.server.go_away()
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    expect(page.locator("#connection-text")).to_have_text("The stack does not answer.")
-    expect(page.locator("#lost")).to_contain_text("What is below is as of 10:00:00 UTC. The page tries again")
-    assert RANKER in seen.text("#endpoints")
-    page.get_by_role("button", name="Send traffic").click()
-    expect(page.locator("#traffic-said")).to_have_text("Not done: The stack does not answer.")
-    seen.script.state = replace(full_state(), at=NOW + timedelta(minutes=9))
-    seen.server.come_back()
-    expect(page.locator("#connection-text")).to_have_text("Connected again", timeout=15_000)
-    expect(page.locator("#lost")).to_be_hidden()
-    assert "10:09:00" in seen.text("#place")
-
-
-def test_a_stack_of_another_version_asks_to_load_the_page_again(visit: Visitor) -> None:
-    seen = visit()
-    seen.show(replace(full_state(), version=2))
-    expect(seen.page.locator("#connection-text")).to_contain_text("load it again")
-
-
 def test_nothing_deployed_is_said_in_each_part(visit: Visitor) -> None:
     seen = visit(empty_state(), width=PHONE)
     assert "the stage is not deployed" in seen.text("#endpoints")
@@ -302,63 +178,3 @@ def test_a_part_that_cannot_be_read_says_so_where_it_would_be(visit: Visitor) ->
     assert "bucket gone" in seen.text("#drift")
     assert "7 more are not shown." in seen.text("#alarms")
     assert "bucket gone" not in seen.text("#alarms")
-
-
-def test_a_refusal_is_said_in_the_stacks_own_words(visit: Visitor) -> None:
-    seen = visit()
-    seen.script.sender.refusal = "burst: another one is under way; wait until it is over"
-    seen.page.get_by_role("button", name="Send traffic").click()
-    expect(seen.page.locator("#traffic-said")).to_have_text(f"Not done: {seen.script.sender.refusal}")
-
-
-def test_what_changes_leaves_focus_choices_and_open_details_alone(visit: Visitor) -> None:
-    seen = visit()
-    page = seen.page
-    page.locator("#endpoints figure summary").click()
-    page.locator("#traffic-target").select_option(f"endpoint:{RANKER}")
-    page.locator("#fault-kind").select_option("unhealthy")
-    page.locator("#alarms summary").first.focus()
-    state = full_state()
-    seen.show(
-        replace(state, at=NOW + timedelta(minutes=1), endpoints=list(reversed(state.endpoints)), alarms=state.alarms)
-    )
-    expect(page.locator("#place")).to_contain_text("10:01:00")
-    assert page.locator("#endpoints details").get_attribute("open") is not None
-    assert page.locator("#traffic-target").input_value() == f"endpoint:{RANKER}"
-    assert page.locator("#fault-kind").input_value() == "unhealthy"
-    assert page.evaluate("document.activeElement.parentElement.dataset.key") == "alarms mute"
-    assert page.locator("#endpoints h3").first.inner_text() == RANKER
-
-
-def test_what_is_typed_into_a_form_stays_while_the_page_asks(visit: Visitor) -> None:
-    seen = visit()
-    seen.page.locator("#fault-delay_ms").fill("1234")
-    seen.page.locator("#traffic-requests").fill("77")
-    seen.show(replace(full_state(), at=NOW + timedelta(minutes=1)))
-    expect(seen.page.locator("#place")).to_contain_text("10:01:00")
-    assert seen.page.locator("#fault-delay_ms").input_value() == "1234"
-    assert seen.page.locator("#traffic-requests").input_value() == "77"
-
-
-def test_live_regions_speak_only_when_something_was_done_or_lost(visit: Visitor) -> None:
-    seen = visit()
-    seen.page.evaluate(
-        """() => { window.spoken = 0; const watch = new MutationObserver((all) => { window.spoken += all.length });
-        for (const one of document.querySelectorAll("[role=status], [aria-live], [role=alert]"))
-          watch.observe(one, { subtree: true, childList: true, characterData: true }); }"""
-    )
-    for minute in range(1, 4):
-        seen.show(replace(full_state(), at=NOW + timedelta(minutes=minute), alarms=[]))
-        expect(seen.page.locator("#place")).to_contain_text(f"10:0{minute}:00")
-    assert seen.page.evaluate("window.spoken") == 0
-
-
-def test_a_hidden_page_asks_for_nothing(visit: Visitor) -> None:
-    seen = visit()
-    page = seen.page
-    page.evaluate("Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' })")
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    page.clock.install()
-    before = len(seen.asked)
-    page.clock.fast_forward(60_000)
-    assert len(seen.asked) == before

@@ -72,7 +72,6 @@ def endpoint(name: str, model: str, budget: float | None, *variants: Variant, st
         model=model,
         status=status,
         failure="",
-        modified_at=NOW - timedelta(minutes=7),
         budget_p99_ms=budget,
         variants=variants,
     )

@@ -1,7 +1,7 @@
 // Alarms: the loud ones in full, the quiet ones behind a summary.
 
 import { h } from "./dom.js";
-import { ago, badge, day, details, empty, plural, troubles } from "./words.js";
+import { ago, badge, day, details, none, plural, troubles } from "./words.js";
 
 export function alarmsOf(state) {
   const watching = state.alarms.filter(({ scales }) => !scales);
@@ -9,7 +9,7 @@ export function alarmsOf(state) {
   const mute = watching.filter((alarm) => alarm.state === "INSUFFICIENT_DATA");
   const quiet = watching.filter((alarm) => alarm.state === "OK");
   const scaling = state.alarms.filter(({ scales }) => scales);
-  if (state.alarms.length === 0) return [...troubles(state, "alarms"), empty("No alarms yet: the stage is not deployed.")];
+  if (state.alarms.length === 0) return [...troubles(state, "alarms"), none(state, "alarms", "No alarms yet: the stage is not deployed.")];
   return [
     ...troubles(state, "alarms"),
     loud.length === 0 ? h("p", {}, badge("OK", "good", "No alarm is in ALARM.")) : list(loud, state),

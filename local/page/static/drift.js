@@ -2,11 +2,11 @@
 
 import { h } from "./dom.js";
 import { thresholdBar } from "./plot.js";
-import { badge, breakable, count, day, empty, percent, plural, table, troubles } from "./words.js";
+import { badge, breakable, count, day, none, percent, plural, table, troubles } from "./words.js";
 
 export function driftOf(state) {
   if (state.drift.length === 0) {
-    return [...troubles(state, "drift"), empty("No drift run yet. The schedule runs one each hour; streamhub drift run does it now.")];
+    return [...troubles(state, "drift"), none(state, "drift", "No drift run yet. The schedule runs one each hour; streamhub drift run does it now.")];
   }
   return [...troubles(state, "drift"), ...state.drift.map((found) => card(found, state))];
 }

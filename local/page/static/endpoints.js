@@ -2,14 +2,14 @@
 
 import { h } from "./dom.js";
 import { latencyPlot, legend } from "./plot.js";
-import { badge, clock, count, details, empty, ms, percent, plural, table, troubles } from "./words.js";
+import { badge, clock, count, details, empty, ms, none, percent, plural, table, troubles } from "./words.js";
 
 const SHOWN_ROWS = 12;
 const STYLES = ["a", "b", "c", "d"];
 
 export function endpointsOf(state, width) {
-  if (state.endpoints.length === 0 && state.problems.every((problem) => problem.part !== "endpoints")) {
-    return [empty("No endpoint yet: the stage is not deployed, or was destroyed.")];
+  if (state.endpoints.length === 0) {
+    return [...troubles(state, "endpoints"), none(state, "endpoints", "No endpoint yet: the stage is not deployed, or was destroyed.")];
   }
   return [...troubles(state, "endpoints"), ...state.endpoints.map((endpoint) => card(endpoint, state, width))];
 }

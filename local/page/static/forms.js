@@ -2,7 +2,7 @@
 
 import { h, update } from "./dom.js";
 import { ask } from "./poll.js";
-import { badge, count, empty, ms, plural, table, troubles } from "./words.js";
+import { badge, count, ms, none, plural, table, troubles } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const OK = 200;
@@ -88,7 +88,7 @@ function faultOf(form, state) {
 }
 
 function faultsOf(state) {
-  if (state.faults.length === 0) return [...troubles(state, "faults"), empty("No fault is in force.")];
+  if (state.faults.length === 0) return [...troubles(state, "faults"), none(state, "faults", "No fault is in force.")];
   return [...troubles(state, "faults"), h("ul", { class: "items" }, state.faults.map((fault) =>
     h("li", { class: "card row", "data-key": `fault ${fault.name}` },
       h("div", {}, badge("fault", "warn", fault.kind), h("p", { class: "quiet name" }, fault.text)),

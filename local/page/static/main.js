@@ -16,7 +16,7 @@ const PADDING = 34;
 const byId = (id) => document.getElementById(id);
 
 let state = null;
-let lostSince = null;
+let lostFor = null;
 
 function show() {
   if (state === null) return;
@@ -31,16 +31,16 @@ function show() {
 }
 
 function connected(found) {
-  if (lostSince !== null || state === null) say("up", state === null ? "Connected" : "Connected again");
-  lostSince = null;
+  if (lostFor !== null || state === null) say("up", state === null ? "Connected" : "Connected again");
+  lostFor = null;
   byId("lost").hidden = true;
   state = found;
   show();
 }
 
 function lost(reason) {
-  if (lostSince !== null) return;
-  lostSince = new Date().toISOString();
+  if (lostFor === reason) return;
+  lostFor = reason;
   say("down", reason);
   byId("lost").hidden = false;
   const shown = state === null ? "There is nothing to show yet." : `What is below is as of ${clock(state.at)} UTC.`;

@@ -29,10 +29,14 @@ const variantsOf = (state) => state.endpoints.flatMap(({ variants }) => variants
 const requestsOf = (state) => variantsOf(state).reduce((sum, { recent }) => sum + recent.requests, 0);
 
 function requests(state) {
-  const over = state.endpoints.flatMap(({ variants, budget_p99_ms: budget }) =>
-    variants.filter(({ recent }) => budget !== null && recent.p99_ms !== null && recent.p99_ms > budget));
-  if (over.length) return ["bad", `${plural(over.length, "variant")} over budget`];
-  return requestsOf(state) ? ["good", "within budget"] : ["quiet", "no traffic"];
+  const failed = variantsOf(state).reduce((sum, { recent }) => sum + recent.errors, 0);
+  if (failed) return ["bad", `${count(failed)} failed`];
+  const judged = state.endpoints.flatMap(({ variants, budget_p99_ms: budget }) =>
+    variants.filter(({ recent }) => budget !== null && recent.p99_ms !== null).map(({ recent }) => recent.p99_ms > budget));
+  const over = judged.filter(Boolean).length;
+  if (over) return ["bad", `${plural(over, "variant")} over budget`];
+  if (judged.length) return ["good", "within budget"];
+  return ["quiet", requestsOf(state) ? "no budget" : "no traffic"];
 }
 
 const moving = (state) => state.releases.filter(({ terminal }) => !terminal);
@@ -46,7 +50,7 @@ function releases(state) {
 const drifting = (state) => state.drift.filter(({ verdict }) => verdict === "alarm" || verdict === "warn");
 
 function drift(state) {
-  if (drifting(state).length) return ["warn", "see drift"];
+  if (drifting(state).length) return [drifting(state).some(({ verdict }) => verdict === "alarm") ? "bad" : "warn", "see drift"];
   return state.drift.length ? ["good", "none"] : ["quiet", "no run yet"];
 }
 

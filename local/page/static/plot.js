@@ -42,18 +42,31 @@ export function boundPlot({ label, looks, wanted, width, tick }) {
   const to = Math.max(points.at(-1).time, from + 1000);
   const x = scale(from, to, LEFT, width - RIGHT);
   const y = scale(low - margin, high + margin, HEIGHT - BOTTOM, TOP);
-  const top = points.map((point) => `${x(point.time)},${y(clip(point.upper))}`);
-  const bottom = points.map((point) => `${x(point.time)},${y(clip(point.lower))}`).reverse();
+  const stages = [...Map.groupBy(points, ({ stage }) => stage)];
   return frame(label, width, [
-    steps(low - margin, high + margin).map((value) => gridline(y(value), width, `${Math.round(value * 1000) / 10} %`)),
+    steps(low - margin, high + margin).map((value) => gridline(y(value), width, written(value))),
     times(from, to, x, tick),
-    s("polygon", { class: "band", points: [...top, ...bottom].join(" ") }),
+    stages.map(([, all]) => s("polygon", { class: "band", points: band(all, x, (value) => y(clip(value))) })),
     s("line", { class: "zero", x1: LEFT, x2: width - RIGHT, y1: y(0), y2: y(0) }),
     s("line", { class: "limit", x1: LEFT, x2: width - RIGHT, y1: y(wanted), y2: y(wanted) }),
-    s("text", { class: "limit-label", x: width - RIGHT, y: y(wanted) - 4, "text-anchor": "end" }, "wanted"),
-    curve({ style: "a", points: points.map((point) => [point.time, clip(point.estimate)]) }, x, y),
+    s("text", { class: "limit-label", x: width - RIGHT, y: y(wanted) - 4, "text-anchor": "end" }, `wanted ${written(wanted)}`),
+    stages.map(([, all]) => curve({ style: "a", points: all.map((look) => [look.time, clip(look.estimate)]) }, x, y)),
+    stages.length === 1 ? null : stages.map(([stage, [first]]) =>
+      s("text", { class: "tick", x: x(first.time) + 4, y: TOP + 8 }, `stage ${stage + 1}`)),
   ]);
 }
+
+/** The outline of looks from bound to bound; a single look is a mark of some width. */
+function band(looks, x, y) {
+  const wide = looks.length === 1 ? 4 : 0;
+  const edge = (bound, shift) => looks.map((look) => `${x(look.time) + shift},${y(look[bound])}`);
+  const [top, bottom] = wide === 0
+    ? [edge("upper", 0), edge("lower", 0)]
+    : [[...edge("upper", -wide), ...edge("upper", wide)], [...edge("lower", -wide), ...edge("lower", wide)]];
+  return [...top, ...bottom.reverse()].join(" ");
+}
+
+const written = (share) => `${Math.round(share * 1000) / 10} %`;
 
 /** One value against a warning and an alarm, as a bar that needs no axis: the cells beside it hold the numbers. */
 export function thresholdBar(value, warn, alarm) {

@@ -2,7 +2,7 @@
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 8000;
-const URL_OF_STATE = "/_streamhub/state.json";
+const PATIENCE_OF_ACTIONS_MS = 60000; // a burst ends after thirty seconds
 const VERSION = 1;
 
 export class Poller {
@@ -29,7 +29,8 @@ export class Poller {
     try {
       this.onState(await read());
     } catch (error) {
-      this.onLost(reasonOf(error));
+      if (!(error instanceof Refused)) console.error(error);
+      this.onLost(error instanceof Refused ? error.message : "The page cannot show what the stack answered: load it again.");
     } finally {
       this.#asking = false;
     }
@@ -40,27 +41,26 @@ export class Poller {
 }
 
 async function read() {
-  const response = await fetch(URL_OF_STATE, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
-  if (!response.ok) throw new Refused(await said(response));
-  const state = await response.json();
+  const state = await answer("state.json", { cache: "no-store" }, PATIENCE_MS);
   if (state.version !== VERSION) throw new Refused("This page is of another version than the stack: load it again.");
   return state;
 }
 
 /** Ask the stack to do something; gives its answer or throws with its words. */
 export async function ask(path, asked) {
+  const headers = { "content-type": "application/json", "x-streamhub-page": "1" };
+  return answer(path, { method: "POST", headers, body: JSON.stringify(asked) }, PATIENCE_OF_ACTIONS_MS);
+}
+
+async function answer(path, options, patience) {
   let response;
   try {
-    response = await fetch(`/_streamhub/${path}`, {
-      method: "POST",
-      headers: { "content-type": "application/json", "x-streamhub-page": "1" },
-      body: JSON.stringify(asked),
-    });
+    response = await fetch(`/_streamhub/${path}`, { ...options, signal: AbortSignal.timeout(patience) });
+    if (response.ok) return await response.json();
   } catch (error) {
-    throw new Refused(reasonOf(error));
+    throw new Refused(reasonOf(error, patience));
   }
-  if (!response.ok) throw new Refused(await said(response));
-  return response.json();
+  throw new Refused(await said(response));
 }
 
 class Refused extends Error {}
@@ -73,7 +73,7 @@ async function said(response) {
   }
 }
 
-function reasonOf(error) {
-  if (error instanceof Refused) return error.message;
-  return error.name === "TimeoutError" ? "The stack takes longer than 8 seconds to answer." : "The stack does not answer.";
+function reasonOf(error, patience) {
+  if (error.name === "TimeoutError") return `The stack takes longer than ${patience / 1000} seconds to answer.`;
+  return error.name === "SyntaxError" ? "The stack answered with something that is no JSON." : "The stack does not answer.";
 }

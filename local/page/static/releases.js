@@ -2,18 +2,19 @@
 
 import { h } from "./dom.js";
 import { boundPlot, legend } from "./plot.js";
-import { ago, badge, clock, count, day, details, empty, percent, signed, spoken, table, troubles } from "./words.js";
+import { ago, badge, clock, count, day, details, empty, none, percent, signed, spoken, table, troubles } from "./words.js";
 
 const SHOWN_ROWS = 12;
+const DAY_MS = 86_400_000;
 const ENDS = new Set(["promoted", "rolled-back", "inconclusive"]);
 
 export function releasesOf(state, width) {
   const without = state.models_without_release;
-  const none = without.length === 0 ? null : h("p", { class: "quiet" }, `No release yet: ${without.join(", ")}.`);
+  const waiting = without.length === 0 ? null : h("p", { class: "quiet" }, `No release yet: ${without.join(", ")}.`);
   if (state.releases.length === 0) {
-    return [...troubles(state, "releases"), empty("No release yet. Start one with streamhub release start."), none];
+    return [...troubles(state, "releases"), none(state, "releases", "No release yet. Start one with streamhub release start."), waiting];
   }
-  return [...troubles(state, "releases"), ...state.releases.map((release) => card(release, state, width)), none];
+  return [...troubles(state, "releases"), ...state.releases.map((release) => card(release, state, width)), waiting];
 }
 
 function card(release, state, width) {
@@ -60,12 +61,18 @@ function bound(release, state, width) {
     [day(look.at, state.at), `${look.stage + 1}`, count(look.impressions), signed(look.lower), signed(look.estimate), signed(look.upper)]);
   return h("figure", {},
     h("p", { class: "figure-title" }, `Uplift ${signed(newest.estimate)}, ${sure}`),
-    boundPlot({ label, looks: release.looks, wanted: release.min_uplift, width, tick: clock }),
+    boundPlot({ label, looks: release.looks, wanted: release.min_uplift, width, tick: ticks(release.looks) }),
     h("figcaption", {}, legend([["a", "estimate"], ["band", "surely within"]]),
       h("p", { class: "quiet" }, "Looks at each move, and while somebody had this page open; wider bounds are cut at the edge. ",
-        "Each stage starts its evidence anew.")),
+        "Each stage starts its evidence anew, and its line.")),
     details(`looks ${release.model}`, "The numbers of this plot",
       table(`Newest looks of the release of ${release.model}`, heads, rows)));
+}
+
+/** Times of a plot: with their day where it is longer than one. */
+function ticks(looks) {
+  const long = Date.parse(looks.at(-1).at) - Date.parse(looks[0].at) > DAY_MS;
+  return (time) => (long ? new Date(time).toISOString().slice(5, 16).replace("T", " ") : clock(time));
 }
 
 function transitions(release, state) {

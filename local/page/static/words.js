@@ -70,10 +70,13 @@ export const empty = (text) => h("p", { class: "empty" }, text);
 /** What could not be read of a part, and what did not fit. */
 export function troubles(state, part) {
   const found = state.problems.filter((problem) => problem.part === part).map((problem) =>
-    h("p", { class: "notice" }, `This could not be read just now, and is shown as it was read last. ${problem.text}`));
+    h("p", { class: "notice" }, `This could not be read just now; what is shown is from before. ${problem.text}`));
   const left = state.left_off[part];
   return left ? [...found, h("p", { class: "quiet" }, `${count(left)} more are not shown.`)] : found;
 }
+
+/** What to say where there is nothing; silent where it could not be read, which `troubles` says. */
+export const none = (state, part, text) => (state.problems.some((problem) => problem.part === part) ? null : empty(text));
 
 export function table(caption, heads, rows, { hidden = false } = {}) {
   return h("table", {},

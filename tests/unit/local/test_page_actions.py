@@ -97,7 +97,7 @@ def test_what_is_no_fault_is_refused_and_changes_nothing(body: bytes, tmp_path: 
 
 
 def test_all_that_is_wrong_with_a_fault_is_said_at_once() -> None:
-    with pytest.raises(LocalStackError, match=r"nonsense: unknown.*; delay_ms: got"):
+    with pytest.raises(LocalStackError, match=r"nonsense: unknown.*; delay_ms: got 'x'; allowed: a number"):
         fault_of(b'{"kind": "slow", "nonsense": 1, "delay_ms": "x"}')
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from local.page.document import MAX_TEXT
 from local.page.guard import POLICY, refuse_change, refuse_foreign
 
 OURS = {
@@ -22,7 +23,16 @@ def test_any_loopback_name_may_ask_whatever_the_port(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:4566", "192.0.2.7", "", "[", "a@127.0.0.1@b"],
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:4566",
+        "192.0.2.7",
+        "",
+        "[",
+        "a@127.0.0.1@b",
+        "user@127.0.0.1",
+    ],
 )
 def test_a_name_that_was_rebound_to_this_machine_is_refused(host: str) -> None:
     assert refuse_foreign({"host": host}).startswith("Host: got ")
@@ -48,8 +58,11 @@ def test_what_a_form_can_send_changes_nothing(kind: str) -> None:
     assert refuse_change({**OURS, "content-type": kind}).startswith("Content-Type: got ")
 
 
-def test_a_request_without_our_header_changes_nothing() -> None:
-    assert refuse_change({name: value for name, value in OURS.items() if name != "x-streamhub-page"}) != ""
+@pytest.mark.parametrize(("value", "told"), [("", "none"), ("2", "2"), ("x" * 9000, "xxx")])
+def test_a_request_without_our_header_changes_nothing_and_is_told_what_came_in_a_line(value: str, told: str) -> None:
+    refused = refuse_change({**OURS, "x-streamhub-page": value})
+    assert refused.startswith(f"X-StreamHub-Page: got {told}")
+    assert len(refused) < 2 * MAX_TEXT
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9", "https://127.0.0.1:4566"])

@@ -9,7 +9,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from local.page.document import MAX_LOOKS, MAX_TEXT
+from local.page.document import MAX_LOOKS, MAX_RELEASES, MAX_TEXT
 from local.page.releases import ReleaseReader
 from serving.errors import TelemetryError
 from serving.release.audit import AuditEntry
@@ -82,13 +82,19 @@ def reader(stored: Stored) -> ReleaseReader:
 
 
 def test_a_model_that_never_had_a_release_is_named() -> None:
-    assert reader(Stored()).read(ENDPOINTS, NOW) == ([], [MODEL, "thumbnail_scorer"])
+    assert reader(Stored()).read(ENDPOINTS, NOW) == ([], [MODEL, "thumbnail_scorer"], 0)
+
+
+def test_models_beyond_the_most_are_counted() -> None:
+    models = {f"m{number:02}": SPEC for number in range(MAX_RELEASES + 3)}
+    many = ReleaseReader(store=Stored(), evidence=Stored(), models=models, stage="dev")
+    assert many.read(ENDPOINTS, NOW) == ([], sorted(models)[:MAX_RELEASES], 3)
 
 
 @pytest.mark.parametrize("state", [ReleaseState.CANARY, ReleaseState.DECISION, ReleaseState.PAUSED])
 def test_gates_and_decision_are_those_of_the_rules(state: ReleaseState) -> None:
     stored = Stored(record=record(state))
-    [release], _ = reader(stored).read(ENDPOINTS, NOW + timedelta(hours=30))
+    [release], *_ = reader(stored).read(ENDPOINTS, NOW + timedelta(hours=30))
     assert stored.record is not None
     wanted = decide(stored.record, stored.evidence, POLICY, NOW + timedelta(hours=30))
     assert (release.decision, release.rule) == (wanted.kind.value, wanted.rule)
@@ -98,7 +104,7 @@ def test_gates_and_decision_are_those_of_the_rules(state: ReleaseState) -> None:
 
 
 def test_the_newest_look_is_the_uplift_gate_s_own_bound() -> None:
-    [release], _ = reader(Stored(record=record())).read(ENDPOINTS, NOW)
+    [release], *_ = reader(Stored(record=record())).read(ENDPOINTS, NOW)
     numbers = uplift_gate(seen(), POLICY).numbers
     look = release.looks[-1]
     assert (look.estimate, look.lower, look.upper) == (numbers["uplift"], numbers["lower"], numbers["upper"])
@@ -109,11 +115,11 @@ def test_the_bound_grows_by_a_look_only_when_the_evidence_does() -> None:
     stored = Stored(record=record())
     page = reader(stored)
     for second in range(5):
-        [release], _ = page.read(ENDPOINTS, NOW + timedelta(seconds=second))
+        [release], *_ = page.read(ENDPOINTS, NOW + timedelta(seconds=second))
     assert len(release.looks) == 1
     assert release.looks[0].at == NOW
     stored.evidence = seen(impressions=120)
-    [release], _ = page.read(ENDPOINTS, NOW + timedelta(seconds=9))
+    [release], *_ = page.read(ENDPOINTS, NOW + timedelta(seconds=9))
     assert [look.at for look in release.looks] == [NOW, NOW + timedelta(seconds=9)]
 
 
@@ -121,7 +127,7 @@ def test_looks_of_moves_are_there_though_nobody_had_the_page_open() -> None:
     before = record(ReleaseState.CANARY, stage_index=0)
     moved = record(updated_at=NOW + timedelta(hours=1), version=3)
     entry = AuditEntry(before=before, record=moved, policy=POLICY, evidence=seen(7))
-    [release], _ = reader(Stored(record=moved, entries=[entry])).read(ENDPOINTS, NOW + timedelta(hours=2))
+    [release], *_ = reader(Stored(record=moved, entries=[entry])).read(ENDPOINTS, NOW + timedelta(hours=2))
     assert [(look.stage, look.at) for look in release.looks] == [
         (0, NOW + timedelta(hours=1)),
         (moved.stage_index, NOW + timedelta(hours=2)),
@@ -134,7 +140,7 @@ def test_looks_stay_bounded_and_keep_the_first_and_the_newest() -> None:
     page = reader(stored)
     for number in range(3 * MAX_LOOKS):
         stored.evidence = seen(impressions=100 + number)
-        [release], _ = page.read(ENDPOINTS, NOW + timedelta(seconds=number))
+        [release], *_ = page.read(ENDPOINTS, NOW + timedelta(seconds=number))
     assert len(release.looks) == MAX_LOOKS
     assert release.looks[0].at == NOW
     assert release.looks[-1].at == NOW + timedelta(seconds=3 * MAX_LOOKS - 1)
@@ -145,12 +151,12 @@ def test_a_new_release_starts_its_bound_anew() -> None:
     page = reader(stored)
     page.read(ENDPOINTS, NOW)
     stored.record = record(release_id="4.0.0-later", version=9)
-    [release], _ = page.read(ENDPOINTS, NOW + timedelta(hours=1))
+    [release], *_ = page.read(ENDPOINTS, NOW + timedelta(hours=1))
     assert [look.at for look in release.looks] == [NOW + timedelta(hours=1)]
 
 
 def test_evidence_that_cannot_be_read_is_said_and_never_counts_as_good() -> None:
-    [release], _ = reader(Stored(record=record(), evidence=None)).read(ENDPOINTS, NOW)
+    [release], *_ = reader(Stored(record=record(), evidence=None)).read(ENDPOINTS, NOW)
     assert "never counts as good" in release.note
     assert release.decision == "hold"
     assert release.looks == []

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from local.faults import Faults, make
 from local.page import document as limits
 from local.page.alarms import AlarmReader
-from local.page.document import MAX_ALARMS, MAX_TEXT, Problem, short, thinned
+from local.page.document import MAX_ALARMS, MAX_TARGETS, MAX_TEXT, MAX_VARIANTS, Problem, short, thinned
 from local.page.drift import DriftReader
 from local.page.endpoints import EndpointReader, known_endpoints
 from local.page.state import OFTEN_S, Part, Sources, StateReader
+from local.page.traffic import Target
 from serving.errors import TelemetryError
 from serving.spec import Slot
 from serving.telemetry.drift import DriftReport, FeatureDrift, Level, Verdict, Window
@@ -140,11 +141,11 @@ def sources(folder: Path, broken: str = "") -> Sources:
     state = full_state()
     return Sources(
         endpoints=Given("endpoints", broken, list(state.endpoints), 3),
-        releases=Given("releases", broken, list(state.releases), ["m"]),
+        releases=Given("releases", broken, list(state.releases), ["m"], 2),
         drift=Given("drift", broken, list(state.drift), 0),
         alarms=Given("alarms", broken, list(state.alarms), 1),
         faults=Faults(folder),
-        targets=list,
+        targets=lambda: [Target(id=f"t{number}", label="t", url="", body=bytes) for number in range(MAX_TARGETS + 4)],
     )
 
 
@@ -159,7 +160,7 @@ def test_one_broken_part_hides_no_other(broken: str, tmp_path: Path) -> None:
 
 def test_what_was_left_off_is_counted(tmp_path: Path) -> None:
     reader = StateReader(sources(tmp_path), stage="dev", now=lambda: NOW, monotonic_s=lambda: 5.0)
-    assert reader.read().left_off == {"endpoints": 3, "alarms": 1}
+    assert reader.read().left_off == {"endpoints": 3, "releases": 2, "alarms": 1, "traffic": 4}
 
 
 def test_a_fault_shows_at_once_when_the_page_itself_changed_it(tmp_path: Path) -> None:
@@ -250,6 +251,13 @@ def test_an_endpoint_without_variants_or_model_is_shown_as_it_is() -> None:
     [bad, new], _ = read_endpoints(strange, published={})
     assert (new.status, new.variants, new.model, new.budget_p99_ms) == ("Creating", [], "", None)
     assert len(bad.failure) == MAX_TEXT
+
+
+def test_variants_beyond_the_most_are_counted_and_keep_their_weight() -> None:
+    many = [{**VARIANTS[0], "VariantName": f"v{number}", "CurrentWeight": 1.0} for number in range(MAX_VARIANTS + 1)]
+    [found], left = read_endpoints({RANKER: described(RANKER, ProductionVariants=many)}, published={})
+    assert left == 1
+    assert [one.share for one in found.variants] == [1 / (MAX_VARIANTS + 1)] * MAX_VARIANTS
 
 
 def test_weights_of_zero_share_nothing() -> None:
