@@ -88,6 +88,8 @@ class AsyncPlane:
         extension = sent.get(f"{PREFIX}s3outputpathextension", "").strip("/")
         folder = "/".join(part for part in (output["S3OutputPath"].rstrip("/"), extension) if part)
         failures = output.get("S3FailurePath", "").rstrip("/")
+        if not f"{folder}{failures}".isascii():
+            raise validation(f"OutputConfig: got {folder} {failures}; headers can tell ASCII locations alone")
         headers = {"content-type": sent.get(f"{PREFIX}content-type", DEFAULT_TYPE)}
         for there, here in (("accept", "accept"), ("custom-attributes", f"{PREFIX}custom-attributes")):
             if f"{PREFIX}{there}" in sent:

@@ -155,13 +155,15 @@ class Components:
         """Begin to give a component another model or number of copies."""
         component = self._changeable(call["InferenceComponentName"])
         runtime = call.get("RuntimeConfig", {})
+        changed: Json = {}
         if "DeploymentConfig" in call:
-            component["LastDeploymentConfig"] = call["DeploymentConfig"]
+            changed["LastDeploymentConfig"] = call["DeploymentConfig"]
         if "Specification" in call or "Specifications" in call:
             copies = runtime.get("CopyCount", component["desired"])
             plan = paced(component_plan(call.get("DeploymentConfig"), copies=copies), self._options.bake_pace)
             served = component.get("spec", component["pending"]["spec"] if "pending" in component else {})
-            component["pending"] = self._pending(served | _one_specification(call), plan)
+            changed["pending"] = self._pending(served | _one_specification(call), plan)
+        component |= changed  # once nothing of the call can be refused any more
         return self._change(component, runtime)
 
     def rescale(self, call: Json) -> Json:

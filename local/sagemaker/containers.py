@@ -71,6 +71,7 @@ class Containers:
         await self._delay(target)
         server = self._server(target, headers)
         async with server.stream(_PATH, headers, body) as stream:
+            target.workers.learn(stream.headers, server)
             yield stream
 
     def failed(self, target: Target) -> Answer | None:

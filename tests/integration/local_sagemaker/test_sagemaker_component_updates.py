@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import ANY
+
+import pytest
+from botocore.exceptions import ClientError
 
 from tests.integration.local_sagemaker.clocks import ALARM, Moved
 
@@ -102,6 +106,21 @@ def test_copies_that_are_not_healthy_leave_what_served(moved: Moved) -> None:
     assert "no such opset" in after["FailureReason"]
     assert after["Specification"] == before
     assert answers(moved.aws, 20) == {"v2": 20}
+
+
+def test_an_update_that_is_refused_changes_nothing(moved: Moved) -> None:
+    hosted(moved)
+    before = described(moved.aws)
+    good = specification(moved.aws, "v3")
+    none_at_once = BATCHES["RollingUpdatePolicy"] | {"MaximumBatchSize": {"Type": "COPY_COUNT", "Value": 0}}
+    for call in (
+        {"Specification": {"ModelName": "absent"}, "DeploymentConfig": BATCHES},
+        {"Specification": {"Container": {}}, "DeploymentConfig": BATCHES},
+        {"Specification": good, "DeploymentConfig": {"RollingUpdatePolicy": none_at_once}},
+    ):
+        with pytest.raises(ClientError):
+            moved.aws.sm.update_inference_component(InferenceComponentName="part", **call)
+        assert described(moved.aws) == before | {"ResponseMetadata": ANY}
 
 
 def test_an_update_that_a_restart_interrupts_begins_anew_while_the_old_copies_answer(start: Callable[..., Any]) -> None:

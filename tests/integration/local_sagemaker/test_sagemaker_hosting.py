@@ -259,6 +259,17 @@ def test_an_asynchronous_request_that_the_api_does_not_take_is_refused(
     assert said in refusal(queued.runtime.invoke_endpoint_async, **call)
 
 
+def test_a_location_that_no_header_can_tell_is_refused_and_nothing_is_queued(aws: Any) -> None:
+    aws.sm.create_endpoint_config(
+        EndpointConfigName="there",
+        ProductionVariants=[variant("a", aws.model(aws.archive("v2")))],
+        AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": "s3://models/\u65e5\u672c"}},
+    )
+    aws.endpoint_named("there", "there")
+    assert "ASCII" in refusal(aws.runtime.invoke_endpoint_async, EndpointName="there", Body=b"{}")
+    assert aws.in_flight("there") == 0
+
+
 def test_an_endpoint_that_is_deleted_takes_its_queue_along(start: Any, tmp_path: Path) -> None:
     held = {"until": str(tmp_path / "never"), "say": "first life"}
     with start(deletion_s=0.05) as aws:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -65,6 +66,22 @@ def test_a_session_stays_with_the_instance_that_opened_it_until_it_is_closed(pai
     assert len(set(pids(pair, name, 24, SessionId=session))) == 1
     pair.invoke(name, {"give": {"x-amzn-sagemaker-closed-session-id": session}}, SessionId=session)
     assert len(set(pids(pair, name, 24, SessionId=session))) == 2
+
+
+def test_a_session_that_a_stream_opened_stays_and_one_that_a_stream_closed_does_not(pair: Any) -> None:
+    name = endpoint(pair, "streamed")
+
+    def stream(header: str, value: str, session: str) -> None:
+        wish = {"parts": ["one"], "give": {f"x-amzn-sagemaker-{header}": value}}
+        answer = pair.runtime.invoke_endpoint_with_response_stream(
+            EndpointName=name, Body=json.dumps(wish), ContentType="application/json", SessionId=session
+        )
+        assert [part["PayloadPart"]["Bytes"] for part in answer["Body"]] == [b"one"]
+
+    stream("new-session-id", "s-2; Expires=2030-01-01T00:00:00Z", "NEW_SESSION")
+    assert len(set(pids(pair, name, 24, SessionId="s-2"))) == 1
+    stream("closed-session-id", "s-2", "s-2")
+    assert len(set(pids(pair, name, 24, SessionId="s-2"))) == 2
 
 
 def test_a_routing_that_only_aws_has_is_refused_by_name(pair: Any) -> None:
