@@ -112,11 +112,11 @@ def test_an_update_that_is_refused_changes_nothing(moved: Moved) -> None:
     hosted(moved)
     before = described(moved.aws)
     good = specification(moved.aws, "v3")
-    none_at_once = BATCHES["RollingUpdatePolicy"] | {"MaximumBatchSize": {"Type": "COPY_COUNT", "Value": 0}}
+    all_at_once = BATCHES["RollingUpdatePolicy"] | {"MaximumBatchSize": {"Type": "COPY_COUNT", "Value": 2}}
     for call in (
         {"Specification": {"ModelName": "absent"}, "DeploymentConfig": BATCHES},
         {"Specification": {"Container": {}}, "DeploymentConfig": BATCHES},
-        {"Specification": good, "DeploymentConfig": {"RollingUpdatePolicy": none_at_once}},
+        {"Specification": good, "DeploymentConfig": {"RollingUpdatePolicy": all_at_once}},
     ):
         with pytest.raises(ClientError):
             moved.aws.sm.update_inference_component(InferenceComponentName="part", **call)
