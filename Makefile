@@ -54,7 +54,7 @@ demo: setup ## the whole life of a model on this machine
 test: $(VENV)/.dev ## every test that needs no torch
 	$(BIN)/pytest -q --numprocesses auto --dist loadfile $(TEST_ARGS)
 
-test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, beside the lock
+test-train: $(VENV)/.dev ## export and training tests, real clients and the short demo; installs torch by pip, beside the lock
 	$(BIN)/python -c "import torch" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet "$(TORCH_SPEC)"
 	$(BIN)/python -c "import skimage, onnxscript" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet $(TRAIN_SPEC)
 	@# what mlflow-skinny lacks to be a tracking server
@@ -67,7 +67,7 @@ test-train: $(VENV)/.dev ## export and training tests; installs torch by pip, be
 	@# clients of the local stack, each with the botocore that it pins
 	test -d $(VENV)/awscli || { $(PYTHON) -m venv $(VENV)/awscli && $(VENV)/awscli/bin/pip install --quiet $(AWSCLI_SPEC); }
 	test -d $(VENV)/sagemaker || { $(PYTHON) -m venv $(VENV)/sagemaker && $(VENV)/sagemaker/bin/pip install --quiet $(SAGEMAKER_SPEC); }
-	$(BIN)/pytest -q tests/train
+	$(BIN)/pytest -q tests/train tests/integration/demo/test_demo_story.py
 
 soak: $(VENV)/.dev ## ten minutes of good, bad and vanishing clients (STREAMHUB_SOAK_S=60: one), and 100,000 requests of every kind
 	$(BIN)/pytest -q -m soak tests/integration/runtime tests/integration/local tests/functional/rehearsal

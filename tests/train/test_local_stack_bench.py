@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from benchmarks.local_stack.command import run
 from benchmarks.serving.environments import DEFAULT
 
 pytestmark = [
+    pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="it measures; make test-train runs it alone"),
     pytest.mark.train,
     pytest.mark.skipif(shutil.which("cc") is None, reason="the load client is compiled: no C compiler here"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 from cli.demo.pace import FAST
 from cli.demo.story import planned
 
+pytestmark = pytest.mark.skipif(
+    "PYTEST_XDIST_WORKER" in os.environ, reason="it takes both cores for a minute; make test-train runs it alone"
+)
 COMMAND = [sys.executable, "-c", "from cli.main import main; main()", "demo", "--fast", "--json"]
 
 
