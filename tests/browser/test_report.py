@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from cli.demo import report
 from serving.spec import ModelSpec
 from serving.spec.load import parse
+from tests.browser.visits import IN_CHROMIUM
 from tests.fakes.demo import broken_off, whole
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NAMES = ("recommendation_ranker", "content_moderator", "thumbnail_scorer", "support_rag")
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"),
-]
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture(scope="module", name="models")
 def models_fixture(root: Path) -> dict[str, ModelSpec]:
     return {name: parse((root / f"models/{name}/model.toml").read_text(), ModelSpec, file=name) for name in NAMES}
-
-
-@pytest.fixture(scope="module", name="browser")
-def browser_fixture() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("width", [390, 1280])
