@@ -12,6 +12,7 @@ import logging
 import socket
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -98,10 +99,7 @@ def create_gateway(
         clock=clock,
         interval_s=look_s(SCALING_LOOK_S, pace=pace),
     )
-
-    async def keep_time() -> None:
-        await clock.keep(settings.state_dir / FILE, offset_s=faults.clock_offset_s)
-
+    keep_time = partial(clock.keep, settings.state_dir / FILE, offset_s=faults.clock_offset_s)
     tasks = [keep_time, watch.run, checkpoints.run, *((scaler.run,) if scales else ())]
     if valkey_pid is not None:
         tasks.append(CacheFault(faults, valkey_pid).run)

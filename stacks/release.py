@@ -77,13 +77,16 @@ class ReleaseStack(StageStack):
             model = models[name]
             allow_release(self.release, model=model, endpoint=endpoint, registry=registry, telemetry=telemetry)
             allow_drift(self.drift, model=model, endpoint=endpoint, registry=registry, telemetry=telemetry)
-            Schedule(
-                self,
-                f"Drift-{model.slug}",
-                function=self.drift,
-                every=Duration.seconds(model.drift.window_s),
-                event={"model": name},
-                description=f"compare the last window of {name} with its baseline",
-            )
+            self._compare_each_window(model)
         CfnOutput(self, "ReleaseFunction", value=self.release.name)
         CfnOutput(self, "DriftFunction", value=self.drift.name)
+
+    def _compare_each_window(self, model: ModelSpec) -> None:
+        Schedule(
+            self,
+            f"Drift-{model.slug}",
+            function=self.drift,
+            every=Duration.seconds(model.drift.window_s),
+            event={"model": model.name},
+            description=f"compare the last window of {model.name} with its baseline",
+        )
