@@ -98,6 +98,7 @@ class SageMakerApp:
             sns=_client(settings, "sns"),
             clock=clock,
             region=settings.region,
+            chance=chance,
         )
         self._asynchronous = AsyncPlane(targets, submit=self.queues.add, created=store.created, clock=clock)
         for source in (self.queues.metric_data, self._components.metric_data):

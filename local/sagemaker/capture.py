@@ -10,13 +10,13 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Json
 from local.sagemaker.options import Options
+from local.sagemaker.places import place_of
 from local.sagemaker.routes import CaptureRule, Target
 
 EVENT_VERSION = "0"
@@ -108,10 +108,10 @@ class Capture:
         key = (rule.destination, target.endpoint, target.variant)
         file = self._files.get(key)
         if file is None:
-            place = urlsplit(rule.destination)
+            place = place_of(rule.destination)
             file = _File(
-                bucket=place.netloc,
-                prefix=place.path.strip("/"),
+                bucket=place.bucket,
+                prefix=place.key.strip("/"),
                 endpoint=target.endpoint,
                 variant=target.variant,
                 lines=[],

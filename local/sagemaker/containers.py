@@ -91,6 +91,8 @@ class Containers:
         finally:
             exchange.model_s = time.perf_counter() - began
             self.in_flight[key] -= 1
+            if not self.in_flight[key]:
+                del self.in_flight[key]
 
     async def _post(self, target: Target, headers: dict[str, str], body: bytes) -> Answer:
         await self._delay(target)

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import orjson
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
+from botocore.exceptions import ConnectionError as NoConnectionError
 
 from local.aws_json import Json
 from local.clock import Clock
 from local.sagemaker.backlog import Backlog, Job
 from local.sagemaker.containers import Containers
 from local.sagemaker.metrics import Invocation, Meter
+from local.sagemaker.places import place_of
 from local.sagemaker.routes import Route
 from local.sagemaker.wire import DEFAULT_TYPE
 from serving.errors import EndpointError
@@ -32,6 +34,9 @@ _DEFAULT_CONCURRENT = 4
 _POLL_S = 0.05
 _RETRY_S = 1.0
 _SERVER_ERROR = 500
+_MAX_REASON = 1024
+_AWAY = (NoConnectionError, HTTPClientError, IncompleteReadError)
+_REFUSED = (BotoCoreError, ClientError)
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -64,6 +69,7 @@ class Queues:
         sns: Any,  # noqa: ANN401
         clock: Clock,
         region: str,
+        chance: random.Random,
     ) -> None:
         self._routes = routes
         self._backlog = backlog
@@ -74,6 +80,7 @@ class Queues:
         self._sns = sns
         self._clock = clock
         self._region = region
+        self._chance = chance
         self._waiting: dict[str, deque[Job]] = {}
         self._running: dict[str, dict[asyncio.Task[None], Job]] = {}
         self._expired: dict[str, int] = {}
@@ -142,13 +149,14 @@ class Queues:
                 running[task] = job
                 task.add_done_callback(running.pop)
             await asyncio.sleep(_POLL_S)
+        for held in (self._waiting, self._running, self._pumps):
+            del held[endpoint]
 
     def _drop_orphans(self, endpoint: str, waiting: deque[Job], running: Mapping[asyncio.Task[None], Job]) -> None:
         """Forget what was sent to an endpoint that is deleted, also when there is a new one of its name."""
         created = self._created(endpoint)
-        for job in [job for job in waiting if job.endpoint_created != created]:
-            waiting.remove(job)
-            self._backlog.remove(job)
+        while waiting and waiting[0].endpoint_created != created:  # what is for the new one came later
+            self._backlog.remove(waiting.popleft())
         for task, job in running.items():
             if job.endpoint_created != created:
                 task.cancel()
@@ -156,16 +164,22 @@ class Queues:
 
     def _expire(self, endpoint: str, waiting: deque[Job]) -> None:
         now = self._clock.now()
-        for job in [job for job in waiting if now - job.received_s > job.ttl_s]:
-            waiting.remove(job)
+        expired = [job for job in waiting if now - job.received_s > job.ttl_s]
+        if not expired:
+            return
+        gone = {job.id for job in expired}
+        kept = [job for job in waiting if job.id not in gone]
+        waiting.clear()
+        waiting.extend(kept)
+        for job in expired:
             self._backlog.remove(job)
-            self._expired[endpoint] = self._expired.get(endpoint, 0) + 1
+        self._expired[endpoint] = self._expired.get(endpoint, 0) + len(expired)
 
     async def _run(self, job: Job, route: Route) -> None:
         try:
             body = job.body if job.body is not None else await patiently(self._read, job.input_uri)
-            target = route.choose(0.0)
-        except (ClientError, EndpointError) as error:
+            target = self._route(job, route).choose(self._chance.random())
+        except (*_REFUSED, EndpointError) as error:
             await self._finish(job, Result(failed=str(error)))
             return
         exchange = await self._containers.ask(target, dict(job.headers), body, timeout_s=job.timeout_s)
@@ -180,26 +194,40 @@ class Queues:
             await self._finish(job, Result(failed=said))
 
     async def _finish(self, job: Job, result: Result) -> None:
-        """Write what came of a request, tell of it, and forget it: in this order, so that a restart loses nothing."""
+        """Write what came of a request, tell of it, and forget it: in this order, so that a restart loses nothing.
+
+        An answer that S3 refuses is a failure, which is written and told in its turn.
+        """
         try:
             await patiently(self._write, job, result)
-            await asyncio.to_thread(self._tell, job, result)
-        except (BotoCoreError, ClientError) as error:
+        except _REFUSED as error:
             _log.warning("answer %s of endpoint %s: %s", job.inference_id, job.endpoint, error)
+            if not result.failed:
+                await self._finish(job, Result(failed=str(error)))
+                return
+        try:
+            await patiently(self._tell, job, result)
+        except _REFUSED as error:
+            _log.warning("notice of %s of endpoint %s: %s", job.inference_id, job.endpoint, error)
         self._backlog.remove(job)
 
+    def _route(self, job: Job, before: Route) -> Route:
+        """Give the endpoint's route of now: reading an input may take as long as its fleet lives."""
+        now = self._routes.get(job.endpoint, before)
+        return now if now.instances else before
+
     def _read(self, uri: str) -> bytes:
-        place = urlsplit(uri)
-        body: bytes = self._s3.get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"].read()
+        place = place_of(uri)
+        body: bytes = self._s3.get_object(Bucket=place.bucket, Key=place.key)["Body"].read()
         return body
 
     def _write(self, job: Job, result: Result) -> None:
         uri = job.failure_uri if result.failed else job.output_uri
         if uri:
-            place = urlsplit(uri)
+            place = place_of(uri)
             body = result.failed.encode() if result.failed else result.body
             kind = "text/plain" if result.failed else result.content_type
-            self._s3.put_object(Bucket=place.netloc, Key=place.path.lstrip("/"), Body=body, ContentType=kind)
+            self._s3.put_object(Bucket=place.bucket, Key=place.key, Body=body, ContentType=kind)
 
     def _tell(self, job: Job, result: Result) -> None:
         topics = job.config["OutputConfig"].get("NotificationConfig", {})
@@ -233,15 +261,18 @@ def notice(job: Job, result: Result, *, region: str, now: datetime) -> Json:
         "eventName": "InferenceResult",
     }
     if result.failed:
-        return told | {"failureReason": result.failed, "responseParameters": {"outputLocation": job.failure_uri}}
+        # the whole of it lies at the failure's place; SNS takes no more than 256 KiB (API Publish)
+        reason = result.failed[:_MAX_REASON]
+        return told | {"failureReason": reason, "responseParameters": {"outputLocation": job.failure_uri}}
     return told | {"responseParameters": {"contentType": result.content_type, "outputLocation": job.output_uri}}
 
 
 async def patiently(call: Callable[..., T], *given: object) -> T:
-    """Call in a thread until S3 is there: no answer and 5xx are tried again, a refusal is raised.
+    """Call in a thread until the service is there: no answer and 5xx are tried again, a refusal is raised.
 
     Raises:
-        ClientError: S3 refuses.
+        ClientError: the service refuses.
+        BotoCoreError: no such call can be sent: no bucket or key has that name.
 
     """
     while True:
@@ -251,6 +282,6 @@ async def patiently(call: Callable[..., T], *given: object) -> T:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] < _SERVER_ERROR:
                 raise
             _log.warning("tried again in %g s: %s", _RETRY_S, error)
-        except BotoCoreError as error:
+        except _AWAY as error:
             _log.warning("tried again in %g s: %s", _RETRY_S, error)
         await asyncio.sleep(_RETRY_S)

@@ -136,7 +136,8 @@ class Aws:
 
     def in_flight(self, endpoint: str) -> int:
         """Give how many requests an endpoint's containers have now."""
-        return sum(count for (name, _), count in self.app.containers.in_flight.items() if name == endpoint)
+        held = list(self.app.containers.in_flight.items())  # at once: the service's thread goes on
+        return sum(count for (name, _), count in held if name == endpoint)
 
     def counted(self, endpoint: str) -> dict[str, list[float]]:
         """Give what was counted of an endpoint's variants since the last flush: by metric, each value once."""
