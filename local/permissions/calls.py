@@ -6,21 +6,27 @@ the action named as its operation on `*`, which only a statement on every resour
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from html import unescape
 from typing import Any, Final
-from urllib.parse import unquote
 
 from local.operations import Operation, Request
 from local.permissions.patterns import Context
 from local.permissions.policy import Call
+from local.permissions.s3_calls import s3_needs
 
 EVERY: Final = "*"
 _PREFIXES: Final[Mapping[str, str]] = {"monitoring": "cloudwatch"}
 """The prefix of a service's actions, where it is not the name that requests are signed for."""
-_ACTIONS: Final[Mapping[str, str]] = {"lambda:Invoke": "lambda:InvokeFunction"}
+_ACTIONS: Final[Mapping[str, str]] = {
+    "lambda:Invoke": "lambda:InvokeFunction",
+    "lambda:InvokeWithResponseStream": "lambda:InvokeFunction",
+    "sns:PublishBatch": "sns:Publish",
+    "sqs:SendMessageBatch": "sqs:SendMessage",
+    "sqs:DeleteMessageBatch": "sqs:DeleteMessage",
+    "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
+}
+"""The action of an operation, where it is not called alike: a batch is no action of its own."""
 _FREE: Final = frozenset({"sts:GetCallerIdentity"})
 """Actions that need no permission."""
 
@@ -80,7 +86,7 @@ def _transaction(parameters: Parameters, place: Place) -> Iterator[Need]:
     for item in _dicts(parameters.get("TransactItems")):
         for member, detail in item.items():
             if member in _ITEM_ACTIONS and isinstance(detail, Mapping):
-                yield _ITEM_ACTIONS[member], place.arn("dynamodb", f"table/{detail.get('TableName', '')}")
+                yield _ITEM_ACTIONS[member], place.arn("dynamodb", _named("table/", detail.get("TableName", "")))
 
 
 def _dynamodb(parameters: Parameters, _request: Request, _place: Place) -> Iterator[str]:
@@ -143,9 +149,18 @@ def _ssm(parameters: Parameters, _request: Request, _place: Place) -> Iterator[s
 
 
 def _kms(parameters: Parameters, _request: Request, _place: Place) -> Iterator[str]:
+    """An alias stands for a key that the request does not name, and only the key's ARN counts (KMS guide, aliases)."""
     key = parameters.get("KeyId")
-    if isinstance(key, str):
-        yield key if key.startswith("alias/") else _named("key/", key)
+    if isinstance(key, str) and not key.rpartition(":")[2].startswith("alias/"):
+        yield _named("key/", key)
+
+
+def _lambda(parameters: Parameters, _request: Request, _place: Place) -> Iterator[str]:
+    """A version or an alias is a resource of its own: the function's ARN does not stand for it."""
+    name = parameters.get("FunctionName")
+    if isinstance(name, str):
+        qualifier = f":{parameters['Qualifier']}" if "Qualifier" in parameters else ""
+        yield (name if name.startswith("arn:") else f"function:{name.rpartition('function:')[2]}") + qualifier
 
 
 def _by(prefix: str, *parameters: str) -> Callable[[Parameters, Request, Place], Iterator[str]]:
@@ -169,7 +184,7 @@ _RESOURCES: Final[Mapping[str, Callable[[Parameters, Request, Place], Iterable[s
     "kms": _kms,
     "kinesis": _by("stream/", "StreamARN", "StreamName"),
     "secretsmanager": _secret,
-    "lambda": _by("function:", "FunctionName"),
+    "lambda": _lambda,
 }
 
 
@@ -202,48 +217,3 @@ def _context(operation: Operation, request: Request) -> Context:
     if operation.service == "s3":
         found |= {f"s3:{name}": (value,) for name, value in request.headers.items() if name.startswith("x-amz-")}
     return found
-
-
-_S3_ACTIONS: Final[Mapping[str, str]] = {
-    "ListBuckets": "ListAllMyBuckets",
-    "HeadBucket": "ListBucket",
-    "ListObjects": "ListBucket",
-    "ListObjectsV2": "ListBucket",
-    "ListObjectVersions": "ListBucketVersions",
-    "ListMultipartUploads": "ListBucketMultipartUploads",
-    "ListParts": "ListMultipartUploadParts",
-    "HeadObject": "GetObject",
-    "SelectObjectContent": "GetObject",
-    "CreateMultipartUpload": "PutObject",
-    "UploadPart": "PutObject",
-    "UploadPartCopy": "PutObject",
-    "CompleteMultipartUpload": "PutObject",
-    "CopyObject": "PutObject",
-    "DeleteObjects": "DeleteObject",
-}
-"""The action of an operation of S3, where it is not called alike."""
-_VERSIONED: Final = frozenset({"GetObject", "DeleteObject", "GetObjectTagging", "PutObjectTagging", "GetObjectAcl"})
-_KEY: Final = re.compile(r"<Key>([^<]*)</Key>")
-
-
-def s3_needs(operation: Operation, request: Request) -> Iterator[Need]:
-    """Give what an operation of S3 needs: a copy reads its source, a batch deletes each of its keys."""
-    action = _S3_ACTIONS.get(operation.name, operation.name)
-    if "VersionId" in operation.parameters and action in _VERSIONED:
-        action = action.replace("Object", "ObjectVersion")
-    bucket = operation.parameters.get("Bucket")
-    if bucket is None:
-        yield f"s3:{action}", EVERY
-        return
-    keys = [str(operation.parameters["Key"])] if "Key" in operation.parameters else []
-    if operation.name == "DeleteObjects":
-        keys = [unescape(key) for key in _KEY.findall(request.body.decode("utf-8", "replace"))]
-    for resource in [f"{bucket}/{key}" for key in keys] or [str(bucket)]:
-        yield f"s3:{action}", f"arn:aws:s3:::{resource}"
-    source = request.headers.get("x-amz-copy-source")
-    if source is not None:
-        yield "s3:GetObject", f"arn:aws:s3:::{_source(source)}"
-
-
-def _source(header: str) -> str:
-    return unquote(header.partition("?")[0]).removeprefix("/")

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import orjson
 import pytest
+from botocore.loaders import Loader
 from hypothesis import given
 from hypothesis import strategies as st
 
 from local.fault_gate import FaultGate
 from local.faults import Faults, make
-from local.operations import needs_body, operation_of, request_of, signature_of
+from local.operations import Operation, Request, needs_body, operation_of, request_of, signature_of
 from local.permissions.caller import Caller, Policies
 from local.permissions.calls import Place, calls_of
 from local.permissions.gate import Gate
 from local.permissions.policy import statements
+from local.permissions.s3_calls import s3_needs
 
 PLACE = Place("us-east-1", "123456789012")
 CALLER = Caller(
@@ -77,6 +80,7 @@ def needed(service: str, operation: str, **parameters: Any) -> list[tuple[str, s
 S3 = {"Bucket": "b", "Key": "a/b c+d"}
 OBJECT = "arn:aws:s3:::b/a/b c+d"
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/t"
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:f"
 ENDPOINT = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e"
 
 
@@ -102,6 +106,42 @@ ENDPOINT = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e"
         ("list_objects_v2", {"Bucket": "b", "Prefix": "a/"}, [("s3:ListBucket", "arn:aws:s3:::b")]),
         ("head_bucket", {"Bucket": "b"}, [("s3:ListBucket", "arn:aws:s3:::b")]),
         ("list_buckets", {}, [("s3:ListAllMyBuckets", "*")]),
+        (
+            "copy_object",
+            {**S3, "CopySource": {"Bucket": "c", "Key": "k", "VersionId": "v"}},
+            [("s3:PutObject", OBJECT), ("s3:GetObjectVersion", "arn:aws:s3:::c/k")],
+        ),
+        (
+            "delete_objects",
+            {"Bucket": "b", "Delete": {"Objects": [{"Key": "a", "VersionId": "v"}, {"Key": "c"}]}},
+            [("s3:DeleteObjectVersion", "arn:aws:s3:::b/a"), ("s3:DeleteObject", "arn:aws:s3:::b/c")],
+        ),
+        (
+            "delete_object",
+            {**S3, "VersionId": "v", "BypassGovernanceRetention": True},
+            [("s3:DeleteObjectVersion", OBJECT), ("s3:BypassGovernanceRetention", OBJECT)],
+        ),
+        (
+            "put_object",
+            {**S3, "Body": b"", "Tagging": "a=b", "ACL": "private", "ObjectLockLegalHoldStatus": "ON"},
+            [
+                ("s3:PutObject", OBJECT),
+                ("s3:PutObjectAcl", OBJECT),
+                ("s3:PutObjectTagging", OBJECT),
+                ("s3:PutObjectLegalHold", OBJECT),
+            ],
+        ),
+        (
+            "put_object",
+            {**S3, "Body": b"", "ObjectLockMode": "GOVERNANCE", "ObjectLockRetainUntilDate": "2027-01-01T00:00:00Z"},
+            [("s3:PutObject", OBJECT), ("s3:PutObjectRetention", OBJECT)],
+        ),
+        (
+            "get_object_attributes",
+            {**S3, "VersionId": "v", "ObjectAttributes": ["ETag"]},
+            [("s3:GetObjectVersionAttributes", OBJECT), ("s3:GetObjectVersion", OBJECT)],
+        ),
+        ("delete_object_tagging", {**S3, "VersionId": "v"}, [("s3:DeleteObjectVersionTagging", OBJECT)]),
         ("get_object_tagging", S3, [("s3:GetObjectTagging", OBJECT)]),
     ],
 )
@@ -109,6 +149,28 @@ def test_s3_needs_what_the_authorization_reference_says(
     operation: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     assert needed("s3", operation, **parameters) == expected
+
+
+def documented_actions() -> list[tuple[str, str]]:
+    """Each operation on a bucket's settings for which S3's API reference, as botocore has it, names one action."""
+    found = []
+    model = Loader().load_service_model("s3", "service-2")
+    for name, operation in model["operations"].items():
+        named = {action for action in re.findall(r"s3:[A-Z]\w+", operation["documentation"]) if action not in EVENTS}
+        if re.match(r"(Get|Put|Delete|List)(Bucket|PublicAccess)", name) and len(named) == 1:
+            found.append((name, named.pop()))
+    return sorted(found)
+
+
+EVENTS = {"s3:ReducedRedundancyLostObject"}  # of a notification's example
+
+
+@pytest.mark.parametrize(("operation", "action"), documented_actions())
+def test_a_bucket_operation_needs_the_action_that_its_api_reference_names(operation: str, action: str) -> None:
+    asked_for = Operation("s3", operation, {"Bucket": "b"})
+    request = Request(method="GET", path="/b", query={}, headers={})
+    [(needed_action, resource)] = s3_needs(asked_for, request)
+    assert (needed_action.lower(), resource) == (action.lower(), "arn:aws:s3:::b")
 
 
 @pytest.mark.parametrize(
@@ -191,6 +253,53 @@ def test_s3_needs_what_the_authorization_reference_says(
             [("kms:Encrypt", "arn:aws:kms:us-east-1:123456789012:key/k")],
         ),
         ("sts", "get_caller_identity", {}, []),
+        # SQS Developer Guide, batch actions: permissions are those of the single ones; SNS Developer Guide, the same
+        *[
+            (
+                "sqs",
+                f"{operation}_batch",
+                {"QueueUrl": "http://127.0.0.1:1/123456789012/q", "Entries": [{"Id": "1", **entry}]},
+                [(f"sqs:{action}", "arn:aws:sqs:us-east-1:123456789012:q")],
+            )
+            for operation, action, entry in [
+                ("send_message", "SendMessage", {"MessageBody": "m"}),
+                ("delete_message", "DeleteMessage", {"ReceiptHandle": "r"}),
+                ("change_message_visibility", "ChangeMessageVisibility", {"ReceiptHandle": "r"}),
+            ]
+        ],
+        (
+            "sns",
+            "publish_batch",
+            {
+                "TopicArn": "arn:aws:sns:us-east-1:123456789012:t",
+                "PublishBatchRequestEntries": [{"Id": "1", "Message": "m"}],
+            },
+            [("sns:Publish", "arn:aws:sns:us-east-1:123456789012:t")],
+        ),
+        # Lambda API reference and Developer Guide, "Fine-tuning the Resources and Conditions sections of policies"
+        ("lambda", "invoke_with_response_stream", {"FunctionName": "f"}, [("lambda:InvokeFunction", FUNCTION)]),
+        (
+            "lambda",
+            "invoke",
+            {"FunctionName": "f", "Qualifier": "live"},
+            [("lambda:InvokeFunction", f"{FUNCTION}:live")],
+        ),
+        ("lambda", "invoke", {"FunctionName": "123456789012:function:f"}, [("lambda:InvokeFunction", FUNCTION)]),
+        ("lambda", "invoke", {"FunctionName": FUNCTION}, [("lambda:InvokeFunction", FUNCTION)]),
+        # KMS Developer Guide: an alias in Resource gives no access to its key
+        ("kms", "encrypt", {"KeyId": "alias/a", "Plaintext": b"x"}, [("kms:Encrypt", "*")]),
+        (
+            "kms",
+            "encrypt",
+            {"KeyId": "arn:aws:kms:us-east-1:123456789012:alias/a", "Plaintext": b"x"},
+            [("kms:Encrypt", "*")],
+        ),
+        (
+            "dynamodb",
+            "transact_write_items",
+            {"TransactItems": [{"Delete": {"TableName": TABLE, "Key": {"a": {"S": "b"}}}}]},
+            [("dynamodb:DeleteItem", TABLE)],
+        ),
     ],
 )
 def test_other_services_need_what_the_authorization_reference_says(
