@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 from local.permissions.patterns import Context
@@ -24,8 +25,8 @@ class Caller:
         """What a refusal names."""
         return f"arn:aws:sts::{self.account}:assumed-role/{self.role}/{self.session}"
 
-    def context(self, *, region: str) -> Context:
-        """Give the global condition keys of its calls.
+    def context(self, *, region: str, now_s: float) -> Context:
+        """Give the global condition keys of its calls, `now_s` in seconds since the epoch.
 
         The loopback address stands for the TLS connection that the call would be: aws:SecureTransport is true.
         """
@@ -36,6 +37,10 @@ class Caller:
             "aws:resourceaccount": (self.account,),
             "aws:requestedregion": (region,),
             "aws:securetransport": ("true",),
+            "aws:viaawsservice": ("false",),
+            "aws:principalisawsservice": ("false",),
+            "aws:currenttime": (datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),),
+            "aws:epochtime": (str(int(now_s)),),
             "aws:sourceip": ("127.0.0.1",),
             "lambda:sourcefunctionarn": (self.function_arn,),
         }

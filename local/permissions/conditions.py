@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from local.permissions.patterns import Context, Wild, matches, tokens
+from local.permissions.patterns import Context, Token, Wild, matches, tokens
 from serving.errors import LocalStackError
 
 _SETS: Final = ("forallvalues:", "foranyvalue:")
@@ -31,14 +31,16 @@ class Condition:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an operator that IAM does not have.
+        """Refuse an operator that IAM does not have; Null, which asks whether a key is there, takes no IfExists.
 
         Raises:
             PolicyError: with its name.
 
         """
-        base = _base(self.operator.lower())
-        if base != "null" and base not in _POSITIVE and base not in _NEGATED:
+        name = self.operator.lower()
+        base = _base(name)
+        known = not name.endswith(_IF_EXISTS) if base == "null" else base in _POSITIVE or base in _NEGATED
+        if not known:
             raise PolicyError(f"condition operator: got {self.operator}; allowed: those of IAM")
 
     def holds(self, context: Context, *, variables: bool) -> bool:
@@ -49,9 +51,9 @@ class Condition:
         """
         name = self.operator.lower()
         found = context.get(self.key.lower())
-        if name == "null":
-            return any((found is None) == (value.lower() == "true") for value in self.values)
         base = _base(name)
+        if base == "null":
+            return any((found is None) == (value.lower() == "true") for value in self.values)
         if found is None:
             absent_holds = base in _NEGATED and not name.startswith("foranyvalue:")
             return absent_holds or name.startswith("forallvalues:") or name.endswith(_IF_EXISTS)
@@ -121,10 +123,19 @@ def _bool(value: str, wanted: str, _context: Context, _variables: bool) -> bool:
 
 def _arn_like(value: str, wanted: str, context: Context, variables: bool) -> bool:  # noqa: FBT001 - as above
     """Compare the six parts of an ARN one by one: a wildcard of one part reaches no other."""
-    ours, theirs = value.split(":", _ARN_PARTS - 1), wanted.split(":", _ARN_PARTS - 1)
+    pattern = tokens(wanted, context, variables=variables)  # before it is split: a variable's name has a colon too
+    if pattern is None:
+        return False
+    ours, theirs = value.split(":", _ARN_PARTS - 1), _parts(pattern)
     if len(ours) < _ARN_PARTS or len(theirs) < _ARN_PARTS:
         return wanted == "*"
-    return all(_like(part, pattern, context, variables) for part, pattern in zip(ours, theirs, strict=True))
+    return all(matches(their, our) for our, their in zip(ours, theirs, strict=True))
+
+
+def _parts(pattern: Sequence[Token]) -> list[Sequence[Token]]:
+    ends = [place for place, found in enumerate(pattern) if found == ":"][: _ARN_PARTS - 1]
+    starts = [0, *(end + 1 for end in ends)]
+    return [pattern[start:end] for start, end in zip(starts, [*ends, len(pattern)], strict=True)]
 
 
 def _ip(value: str, wanted: str, _context: Context, _variables: bool) -> bool:  # noqa: FBT001 - as above

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,6 +13,7 @@ from local.operations import Operation, Request, Signature, needs_body, operatio
 from local.permissions.caller import Caller, Policies, Roles
 from local.permissions.calls import Place, calls_of
 from local.permissions.conditions import PolicyError
+from local.permissions.patterns import Context
 from local.permissions.policy import Call, Decision, decide
 from local.permissions.refusals import refusal, text_of
 from local.replay import again
@@ -30,13 +33,13 @@ class _Asked:
     signature: Signature
     request: Request
     operation: Operation
+    now_s: float
 
     @property
     def refused(self) -> str | None:
         """Why it is refused, None if it is not."""
         place = Place(self.signature.region, self.caller.account)
-        context = self.caller.context(region=self.signature.region)
-        calls = calls_of(self.operation, self.request, place, context)
+        calls = calls_of(self.operation, self.request, place, self._context)
         return next((why for call in calls if (why := self.why_not(call)) is not None), None)
 
     def why_not(self, call: Call) -> str | None:
@@ -50,15 +53,20 @@ class _Asked:
         if self.signature.service != "s3" or self.operation.name not in _READS_OF_OBJECTS:
             return None
         bucket = f"arn:aws:s3:::{self.operation.parameters['Bucket']}"
-        return self.why_not(Call("s3:ListBucket", bucket, self.caller.context(region=self.signature.region)))
+        return self.why_not(Call("s3:ListBucket", bucket, self._context))
+
+    @property
+    def _context(self) -> Context:
+        return self.caller.context(region=self.signature.region, now_s=self.now_s)
 
 
 class Gate:
     """An ASGI application in front of another one, for calls signed with a function's key."""
 
-    def __init__(self, behind: Asgi, roles: Roles) -> None:
+    def __init__(self, behind: Asgi, roles: Roles, *, now: Callable[[], float] = time.time) -> None:
         self._behind = behind
         self._roles = roles
+        self._now = now
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one connection."""
@@ -90,7 +98,7 @@ class Gate:
         if operation is None:
             told = f"{signature.service} {request.method} {request.path}"
             return None, f"User: {caller.arn} is not authorized: the local stack knows no action of {told}"
-        asked = _Asked(caller, self._roles.policies(caller), signature, request, operation)
+        asked = _Asked(caller, self._roles.policies(caller), signature, request, operation, self._now())
         return asked, asked.refused
 
 

@@ -74,7 +74,10 @@ def needed(service: str, operation: str, **parameters: Any) -> list[tuple[str, s
     told = request_of(request.scope, request.body if needs_body(signature.service, told) else b"")
     found = operation_of(signature.service, told)
     assert found is not None
-    return [(call.action, call.resource) for call in calls_of(found, told, PLACE, CALLER.context(region="us-east-1"))]
+    return [
+        (call.action, call.resource)
+        for call in calls_of(found, told, PLACE, CALLER.context(region="us-east-1", now_s=0))
+    ]
 
 
 S3 = {"Bucket": "b", "Key": "a/b c+d"}
@@ -306,6 +309,28 @@ def test_other_services_need_what_the_authorization_reference_says(
     service: str, operation: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     assert needed(service, operation, **parameters) == expected
+
+
+def test_the_keys_that_every_request_has_are_known_and_time_is_what_the_clock_says() -> None:
+    """IAM User Guide, "AWS global condition context keys": those whose availability is always."""
+    context = CALLER.context(region="us-east-1", now_s=1_600_000_000.5)
+    assert context["aws:currenttime"] == ("2020-09-13T12:26:40Z",)
+    assert context["aws:epochtime"] == ("1600000000",)
+    assert context["aws:viaawsservice"] == context["aws:principalisawsservice"] == ("false",)
+
+
+@pytest.mark.parametrize(("at_s", "allowed"), [(1_599_999_999.0, True), (1_600_000_001.0, False)])
+def test_a_statement_may_end_at_a_moment(at_s: float, *, allowed: bool) -> None:
+    until = {"DateLessThan": {"aws:CurrentTime": "2020-09-13T12:26:40Z"}}
+    document = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*", "Condition": until}
+
+    class Somebody(Nobody):
+        def policies(self, _caller: Caller) -> Policies:
+            return Policies(statements({"Version": "2012-10-17", "Statement": document}))
+
+    request = sent("s3", "get_object", **S3)
+    answer = asked(Gate(passed, Somebody(), now=lambda: at_s), request.scope, b"")[0]
+    assert (answer["status"] == 200) == allowed
 
 
 def test_a_target_says_nothing_of_a_service_that_goes_by_paths() -> None:

@@ -149,6 +149,19 @@ def test_variables_stand_for_what_the_request_has_and_never_for_a_wildcard() -> 
     assert decided(allow(resource="a${*}"), resource="a${b}", version="2008-10-17") is Decision.ALLOWED
 
 
+def test_a_variable_is_part_of_an_arn_although_its_name_has_a_colon() -> None:
+    """IAM User Guide, "Variables and tags": policy variables work in conditions on ARNs."""
+    topic = {"aws:SourceArn": "arn:aws:sns:${aws:RequestedRegion}:1:*"}
+    here: dict[str, Any] = {"aws__requestedregion": ("eu-west-1",), "aws__sourcearn": ("arn:aws:sns:eu-west-1:1:t",)}
+    there = {**here, "aws__requestedregion": ("us-east-1",)}
+    for operator in ("ArnLike", "ArnEquals"):
+        assert decided(allow(Condition={operator: topic}), **here) is Decision.ALLOWED
+        assert decided(allow(Condition={operator: topic}), **there) is Decision.NOT_ALLOWED
+    for operator in ("ArnNotLike", "ArnNotEquals"):
+        assert decided(allow(), deny(Condition={operator: topic}), **here) is Decision.ALLOWED
+        assert decided(allow(), deny(Condition={operator: topic}), **there) is Decision.DENIED
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -158,6 +171,8 @@ def test_variables_stand_for_what_the_request_has_and_never_for_a_wildcard() -> 
         {"Statement": [{"Effect": "Allow", "Action": "*", "NotAction": "*", "Resource": "*"}]},
         {"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": {"Equals": {"a": "b"}}}]},
         {"Version": "2012-10-17"},
+        # IAM User Guide: IfExists may be added to any operator but Null
+        {"Statement": [{**allow("*"), "Condition": {"NullIfExists": {"aws:MultiFactorAuthAge": "true"}}}]},
     ],
 )
 def test_a_policy_that_iam_would_not_take_is_refused(document: Any) -> None:
@@ -260,7 +275,7 @@ def test_an_allow_only_gives_a_deny_only_takes_and_order_says_nothing(
 
 
 @given(
-    name=st.sampled_from([name for name in OPERATORS if name != "null"]),
+    name=st.sampled_from(OPERATORS),
     wanted=st.text(max_size=6),
     found=st.text(max_size=6),
 )
