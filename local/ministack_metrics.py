@@ -75,9 +75,9 @@ class Wire:
             )
         return answer
 
-    def refused(self, message: str) -> Answer:
-        """Give CloudWatch's ValidationError."""
-        answer: Answer = _store()._error("ValidationError", message, 400, use_json=self.is_json, use_cbor=self.is_cbor)
+    def refused(self, message: str, code: str = RequestError.code) -> Answer:
+        """Give an error of CloudWatch, ValidationError unless told otherwise."""
+        answer: Answer = _store()._error(code, message, 400, use_json=self.is_json, use_cbor=self.is_cbor)
         return answer
 
     def _shape(self, side: str) -> Shape:
@@ -118,7 +118,9 @@ def get_metric_statistics(params: Any, data: Any, is_cbor: bool, is_json: bool =
         request = wire.request(params, data)
         start_s, end_s = _range(request)
         points = metric_statistics(request, samples, start_s=start_s, end_s=end_s)
-    except (RequestError, ValidationError) as error:
+    except RequestError as error:
+        return wire.refused(str(error), error.code)
+    except ValidationError as error:
         return wire.refused(str(error))
     unit = request.get("Unit") or _unit(request)
     return wire.answer({"Label": request["MetricName"], "Datapoints": [{**point, "Unit": unit} for point in points]})

@@ -6,7 +6,7 @@ Sources: CloudWatch API reference, PutMetricAlarm and MetricDataQuery; the wordi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from local.cloudwatch.math_values import Series
 from local.cloudwatch.queries import Metric, Queries
@@ -29,7 +29,9 @@ _WEEK_S = 7 * _DAY_S
 
 
 class RequestError(LocalStackError):
-    """A request that CloudWatch answers with ValidationError."""
+    """A request that CloudWatch answers with ValidationError, or with the error of `code`."""
+
+    code: ClassVar = "ValidationError"
 
 
 def check_metric_alarm(request: Mapping[str, Any]) -> None:

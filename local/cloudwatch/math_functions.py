@@ -221,9 +221,14 @@ def _item(place: int) -> Function:
     return apply
 
 
+def _places(values: Sequence[Argument]) -> list[int]:
+    """Give the numbers among some arguments that may count series."""
+    return [int(value) for value in values if isinstance(value, float) and math.isfinite(value) and value >= 0]
+
+
 def _slice(call: Arguments) -> Value:
     array, bounds = _array(call), call.values[1:]
-    numbers = [int(bound) for bound in bounds if isinstance(bound, float) and bound >= 0]
+    numbers = _places(bounds)
     if len(numbers) != len(bounds) or len(bounds) not in {1, 2}:
         raise call.refused("TS[], S[, S]")
     return array[numbers[0] : numbers[1] if len(numbers) == 2 else None]  # noqa: PLR2004 - start and end
@@ -232,15 +237,16 @@ def _slice(call: Arguments) -> Value:
 def _sort(call: Arguments) -> Value:
     allowed = "TS[], AVG, MIN, MAX or SUM, ASC or DESC[, S]"
     array, words, limit = _array(call), call.values[1:3], call.values[3:]
-    names = [word.name for word in words if isinstance(word, Word)]
-    if len(names) != 2 or names[0] not in _SORTED_BY or names[1] not in {"ASC", "DESC"} or len(limit) > 1:  # noqa: PLR2004
+    names, most = [word.name for word in words if isinstance(word, Word)], _places(limit)
+    if len(names) != 2 or names[0] not in _SORTED_BY or names[1] not in {"ASC", "DESC"}:  # noqa: PLR2004 - by, order
+        raise call.refused(allowed)
+    if len(limit) > 1 or len(most) != len(limit):
         raise call.refused(allowed)
     by = _SORTED_BY[names[0]]
     full = [series for series in array if series.values]
     full.sort(key=lambda series: by(list(series.values.values())), reverse=names[1] == "DESC")
     empty = [series for series in array if not series.values]
-    most = int(limit[0]) if limit and isinstance(limit[0], float) else None
-    return tuple([*full, *empty][:most])
+    return tuple([*full, *empty][: most[0] if most else None])
 
 
 def _metric_count(call: Arguments) -> Value:

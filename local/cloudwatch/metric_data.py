@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from local.cloudwatch.alarm_requests import RequestError
 from local.cloudwatch.math_values import Series
 from local.cloudwatch.queries import Metric, Queries
-from local.cloudwatch.samples import Reader, Sample, Statistic, by_period, series
+from local.cloudwatch.samples import Reader, Sample, Statistic, by_period, checked_period, series
 from serving.errors import LocalStackError
 
 _MOST_QUERIES = 500
+_MOST_DATAPOINTS = 1440
+"""Of one GetMetricStatistics (its API reference)."""
 _KEPT_S = 455 * 86_400.0
 """How long CloudWatch keeps metrics at most (guide, *Metrics retention*): nothing is older."""
+
+
+class TooManyDatapointsError(RequestError):
+    """GetMetricStatistics of more than CloudWatch gives at once."""
+
+    code: ClassVar = "InvalidParameterCombination"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,8 @@ def metric_statistics(
         end_s: and end before this one.
 
     Raises:
-        RequestError: the range is empty, or no statistic is asked for, or one that is not computed here.
+        RequestError: the range is empty or has too many periods, or no statistic is asked for, or one that is not
+            computed here.
 
     """
     _refuse_no_range(start_s, end_s)
@@ -89,11 +98,18 @@ def metric_statistics(
         raise RequestError("Must specify either Statistics or ExtendedStatistics.")
     try:
         statistics = [Statistic.named(name) for name in [*basic, *extended]]
+        period_s = checked_period(float(request["Period"]))
     except LocalStackError as error:
         raise RequestError(str(error)) from error
-    times = _times(start_s, end_s, float(request["Period"]))
+    count = math.ceil((end_s - start_s) / period_s)
+    if count > _MOST_DATAPOINTS:
+        raise TooManyDatapointsError(
+            f"You have requested up to {count:,} datapoints, which exceeds the limit of {_MOST_DATAPOINTS:,}. You may "
+            "reduce the datapoints requested by increasing Period, or decreasing the time range."
+        )
+    times = _times(start_s, end_s, period_s)
     known = (sample for sample in read(request, times[0]) if sample.timestamp_s < end_s)
-    found = by_period(known, times, float(request["Period"]))
+    found = by_period(known, times, period_s)
     return [_datapoint(time, found[time], statistics) for time in times if time in found]
 
 

@@ -30,6 +30,8 @@ class Sample:
 Reader = Callable[[Mapping[str, Any], float], Iterable[Sample]]
 """Gives what was published since a moment of exactly one metric: Namespace, MetricName, Dimensions, perhaps a Unit."""
 
+_HIGH_RESOLUTION_S: Final = (1, 5, 10, 20, 30)
+_MINUTE_S: Final = 60
 _BASIC: Final[Mapping[str, Callable[[Sequence[Sample], float], float]]] = {
     "Average": lambda samples, count: sum(sample.total for sample in samples) / count,
     "Sum": lambda samples, _: sum(sample.total for sample in samples),
@@ -70,6 +72,18 @@ class Statistic:
         if count <= 0:
             return None
         return _BASIC[self.name](samples, count) if self.share is None else _percentile(samples, self.share, count)
+
+
+def checked_period(period_s: float) -> float:
+    """Give a period back.
+
+    Raises:
+        LocalStackError: CloudWatch has no such (API MetricStat).
+
+    """
+    if period_s not in _HIGH_RESOLUTION_S and (period_s <= 0 or period_s % _MINUTE_S):
+        raise LocalStackError(f"Period: got {period_s:g}; allowed: 1, 5, 10, 20, 30 or a multiple of 60")
+    return period_s
 
 
 def periods(end_s: float, period_s: float, count: int) -> tuple[float, ...]:

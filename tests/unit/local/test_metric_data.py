@@ -87,8 +87,10 @@ def test_metrics_with_periods_of_their_own_keep_them() -> None:
         ([], 0, RequestError, "1 to 500"),
         ([query("e", Expression="NOSUCH(1)")], 0, MathError, "not found"),
         ([query("e", Expression="1 + 1")], 0, MathError, "got a number"),
+        ([query("m", metric="Errors", period=0)], 0, MathError, "multiple of 60"),
+        ([query("m", metric="Errors", period=90)], 0, MathError, "multiple of 60"),
     ],
-    ids=["no range", "no query", "unknown function", "a scalar"],
+    ids=["no range", "no query", "unknown function", "a scalar", "no period", "a minute and a half"],
 )
 def test_a_wrong_request_is_refused(
     queries: list[dict[str, Any]], start: float, error: type[Exception], said: str
@@ -124,6 +126,19 @@ def test_statistics_are_by_period_and_a_percentile_that_does_not_exist_is_left_o
 def test_statistics_must_be_asked_for_by_names_that_are_known(wanted: dict[str, Any]) -> None:
     with pytest.raises(RequestError):
         metric_statistics({"MetricName": "Errors", "Period": 60, **wanted}, read, start_s=BEGIN, end_s=BEGIN + 60)
+
+
+@pytest.mark.parametrize("period_s", [1, 5, 10, 20, 30, 60, 300])
+def test_more_than_1440_datapoints_of_one_metric_are_refused_as_cloudwatch_does(period_s: int) -> None:
+    """API reference, GetMetricStatistics; the periods are those that it names."""
+    request = {"MetricName": "Errors", "Period": period_s, "Statistics": ["Sum"]}
+    end = BEGIN + 300
+    assert metric_statistics(request, read, start_s=end - 1440 * period_s, end_s=end)
+    with pytest.raises(RequestError, match=r"1,441 datapoints, which exceeds the limit of 1,440") as refused:
+        metric_statistics(request, read, start_s=end - 1440 * period_s - 1, end_s=end)
+    assert refused.value.code == "InvalidParameterCombination"
+    with pytest.raises(RequestError, match="multiple of 60"):
+        metric_statistics(request | {"Period": 7}, read, start_s=BEGIN, end_s=end)
 
 
 @given(

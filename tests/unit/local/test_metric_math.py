@@ -164,6 +164,11 @@ def test_operators_bind_as_in_arithmetic(expression: str, grouped: str) -> None:
         ("METRICS(1)", "METRICS"),
         ("SORT(m1, AVG, DESC)", "Function 'SORT'"),
         ("SLICE(METRICS(), -1)", "Function 'SLICE'"),
+        *[
+            (f"{function}{number})", "Function 'S")
+            for function in ("SLICE(METRICS(), 0, ", "SORT(METRICS(), AVG, DESC, ")
+            for number in ("1e999", "1e308 * 10", "0 / 0", "-1", "m1")
+        ],
         ("m1 +", "Invalid syntax"),
         ("m1 m1", "Invalid syntax"),
         ("(m1", "Invalid syntax"),
