@@ -1,16 +1,16 @@
 """What Application Auto Scaling decides from numbers: pure.
 
 Sources: Application Auto Scaling guide, *How target tracking works* (proportional, slower to scale in, largest capacity
-of several policies wins), *How step scaling works* (intervals relative to the threshold), API reference
+of several policies wins; cooldowns), *How step scaling works* (intervals relative to the threshold), API reference
 (RegisterScalableTarget, TargetTrackingScalingPolicyConfiguration, StepScalingPolicyConfiguration).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Side = Literal["high", "low"]
@@ -46,10 +46,37 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A new capacity and why."""
+    """A new capacity and why; the policy that wanted it waits `out_cooldown_s` if it adds some."""
 
     capacity: int
     cause: str
+    out_cooldown_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """The last scale-outs, each within the cooldown of the one before: when the last was, and what there was before."""
+
+    at_s: float
+    before: int
+
+
+def wished(rule: Callable[[int], Wish | None], *, capacity: int, growth: Growth | None, now_s: float) -> Wish | None:
+    """Give what a policy wants by its rule, which says it for a capacity.
+
+    What was added within its cooldown is part of what it wants to add: only a larger scale-out adds more.
+    """
+    wish = rule(capacity)
+    if wish is None or growth is None or wish.capacity <= capacity or now_s - growth.at_s >= wish.out_cooldown_s:
+        return wish
+    whole = rule(growth.before)
+    return replace(wish, capacity=max(capacity, whole.capacity if whole is not None else capacity))
+
+
+def grown(change: Change, growth: Growth | None, *, capacity: int, now_s: float) -> Growth:
+    """Give the growth that a scale-out from `capacity` begins or goes on with."""
+    goes_on = growth is not None and now_s - growth.at_s < change.out_cooldown_s
+    return Growth(at_s=now_s, before=growth.before if growth is not None and goes_on else capacity)
 
 
 def tracked(
@@ -86,7 +113,7 @@ def tracked(
 
 def stepped(name: str, config: Mapping[str, Any], breach: float, *, capacity: int, alarm: str) -> Wish | None:
     """Give what a step policy wants when this alarm stands `breach` above (or below, negative) its threshold."""
-    step = next((step for step in config.get("StepAdjustments", ()) if _holds(step, breach)), None)
+    step = _step(config.get("StepAdjustments", ()), breach)
     if step is None:
         return None
     amount = step["ScalingAdjustment"]
@@ -105,11 +132,18 @@ def stepped(name: str, config: Mapping[str, Any], breach: float, *, capacity: in
     return Wish(policy=name, capacity=wanted, alarm=alarm, out_cooldown_s=cooldown_s, in_cooldown_s=cooldown_s)
 
 
-def _holds(step: Mapping[str, Any], breach: float) -> bool:
-    lower = step.get("MetricIntervalLowerBound", -math.inf)
-    upper = step.get("MetricIntervalUpperBound", math.inf)
-    # an edge belongs to the step that is farther from the threshold
-    return bool(lower <= breach < upper if breach >= 0 else lower < breach <= upper)
+def _step(steps: Iterable[Mapping[str, Any]], breach: float) -> Mapping[str, Any] | None:
+    """Give the step that a breach falls in; an edge belongs to the one that is farther from the threshold.
+
+    At the threshold itself it is that of the side on which the alarm rings: a policy has steps on that side.
+    """
+    bounds = [
+        (step, step.get("MetricIntervalLowerBound", -math.inf), step.get("MetricIntervalUpperBound", math.inf))
+        for step in steps
+    ]
+    above = [step for step, lower, upper in bounds if breach >= 0 and lower <= breach < upper]
+    below = [step for step, lower, upper in bounds if breach <= 0 and lower < breach <= upper]
+    return next(iter([*above, *below]), None)
 
 
 def decide(
@@ -122,6 +156,8 @@ def decide(
     trackers: AbstractSet[str] = frozenset(),
 ) -> Change | None:
     """Give the change that follows from all policies, or None.
+
+    A scale-out waits for no cooldown here: `wished` has it.
 
     Args:
         bounds: capacity outside of them is moved to the nearer one, whatever the policies want.
@@ -146,7 +182,7 @@ def decide(
         return None
     wanted = min(max(chosen.capacity, bounds.least), bounds.most)
     grows, shrinks = wanted > capacity, wanted < capacity
-    if grows and (bounds.out_suspended or since_out_s < chosen.out_cooldown_s):
+    if grows and bounds.out_suspended:
         return None
     # a scale-in waits for both cooldowns: it must not undo what has just been added
     if shrinks and (bounds.in_suspended or min(since_out_s, since_in_s) < chosen.in_cooldown_s):
@@ -154,5 +190,7 @@ def decide(
     if not grows and not shrinks:
         return None
     return Change(
-        capacity=wanted, cause=f"monitor alarm {chosen.alarm} in state ALARM triggered policy {chosen.policy}"
+        capacity=wanted,
+        cause=f"monitor alarm {chosen.alarm} in state ALARM triggered policy {chosen.policy}",
+        out_cooldown_s=chosen.out_cooldown_s,
     )

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local.aws_json import Json
 from local.clock import Clock
 from local.scaling_alarms import COMPONENT, IN_PERIODS, LOW, alarm_queries, calls, tracked_queries
-from local.scaling_rules import Bounds, Side, Wish, decide, stepped, tracked
+from local.scaling_rules import Bounds, Growth, Side, Wish, decide, grown, stepped, tracked, wished
 from local.scaling_schedule import due
 
 INTERVAL_S = 10.0
@@ -57,7 +57,7 @@ class ScalingWatch:
         self._clock = clock
         self._interval_s = interval_s
         self._scheduled_s = clock.now()
-        self._out_s: dict[str, float] = {}
+        self._grown: dict[str, Growth] = {}
         self._in_s: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -128,18 +128,22 @@ class ScalingWatch:
             out_suspended=suspended.get("DynamicScalingOutSuspended", False),
             in_suspended=suspended.get("DynamicScalingInSuspended", False),
         )
+        growth = self._grown.get(resource)
         change = decide(
             bounds,
             self._wishes(resource, policies, capacity, now),
             capacity=capacity,
-            since_out_s=now - self._out_s.get(resource, -math.inf),
+            since_out_s=now - growth.at_s if growth is not None else math.inf,
             since_in_s=now - self._in_s.get(resource, -math.inf),
             trackers={policy["PolicyName"] for policy in policies if _may_track_in(policy)},
         )
         if change is None:
             return None
         self._move(resource, change.capacity)
-        (self._out_s if change.capacity > capacity else self._in_s)[resource] = now
+        if change.capacity > capacity:
+            self._grown[resource] = grown(change, growth, capacity=capacity, now_s=now)
+        else:
+            self._in_s[resource] = now
         _log.info("%s: %d to %d, %s", resource, capacity, change.capacity, change.cause)
         counted = "copy count" if resource.startswith(COMPONENT) else "instance count"
         done = f"set desired {counted} to {change.capacity}. Change successfully fulfilled by sagemaker."
@@ -191,12 +195,19 @@ class ScalingWatch:
     def _wish(self, resource: str, policy: Json, alarm: Json, capacity: int, now: float) -> Wish | None:
         name, called = policy["PolicyName"], alarm["AlarmName"]
         if policy["PolicyType"] == "StepScaling":
-            config = policy["StepScalingPolicyConfiguration"]
-            return stepped(name, config, self._breach(alarm, now), capacity=capacity, alarm=called)
-        config = policy["TargetTrackingScalingPolicyConfiguration"]
-        side: Side = "low" if f"-{LOW}-" in called else "high"
-        values = self._values(tracked_queries(resource, config), now, periods=IN_PERIODS)
-        return tracked(name, config, values, capacity=capacity, alarm=called, side=side)
+            steps, breach = policy["StepScalingPolicyConfiguration"], self._breach(alarm, now)
+
+            def rule(count: int) -> Wish | None:
+                return stepped(name, steps, breach, capacity=count, alarm=called)
+        else:
+            config = policy["TargetTrackingScalingPolicyConfiguration"]
+            side: Side = "low" if f"-{LOW}-" in called else "high"
+            values = self._values(tracked_queries(resource, config), now, periods=IN_PERIODS)
+
+            def rule(count: int) -> Wish | None:
+                return tracked(name, config, values, capacity=count, alarm=called, side=side)
+
+        return wished(rule, capacity=capacity, growth=self._grown.get(resource), now_s=now)
 
     def _breach(self, alarm: Json, now: float) -> float:
         """Give how far an alarm stands from its threshold now, or did when it rang; not at all if set by hand."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.scaling_rules import Bounds, Side, Wish, decide, stepped, tracked
+from local.scaling_rules import Bounds, Change, Growth, Side, Wish, decide, grown, stepped, tracked, wished
 
 NEVER = math.inf
 TRACKING: dict[str, Any] = {"TargetValue": 10, "ScaleOutCooldown": 60, "ScaleInCooldown": 120}
@@ -84,6 +84,24 @@ def test_a_step_is_the_interval_that_the_breach_falls_in(breach: float, capacity
 
 
 @pytest.mark.parametrize(
+    ("step", "capacity"),
+    [
+        ({"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}, 5),
+        ({"MetricIntervalUpperBound": 0, "ScalingAdjustment": -1}, 3),
+        ({"MetricIntervalLowerBound": -10, "MetricIntervalUpperBound": 0, "ScalingAdjustment": -1}, 3),
+    ],
+    ids=["or greater", "or less", "or less, bounded"],
+)
+def test_at_its_threshold_an_alarm_that_rings_there_takes_the_step_of_its_side(
+    step: dict[str, Any], capacity: int
+) -> None:
+    """API reference, StepAdjustment: with a threshold of 50, 0 to 10 is from 50 on, and -10 to 0 is up to 50."""
+    found = stepped("s", {"StepAdjustments": [step]}, 0.0, capacity=4, alarm="a")
+    assert found is not None
+    assert found.capacity == capacity
+
+
+@pytest.mark.parametrize(
     ("kind", "amount", "more", "wanted"),
     [
         ("ExactCapacity", 7, {}, 7),
@@ -142,15 +160,13 @@ def test_tracking_shrinks_only_if_every_tracking_policy_wants_to(
 @pytest.mark.parametrize(
     ("wanted", "since_out_s", "since_in_s", "acts"),
     [
-        (5, 59, NEVER, False),
-        (5, 60, NEVER, True),
         (5, NEVER, 0, True),
         (1, NEVER, 119, False),
         (1, 119, NEVER, False),
         (1, 120, 120, True),
     ],
 )
-def test_cooldowns_hold_back_what_would_undo_or_repeat(
+def test_a_scale_in_waits_for_cooldowns_and_a_scale_out_for_none_of_a_scale_in(
     wanted: int,
     since_out_s: float,
     since_in_s: float,
@@ -158,6 +174,43 @@ def test_cooldowns_hold_back_what_would_undo_or_repeat(
 ) -> None:
     found = decide(Bounds(least=0, most=9), [wish(wanted)], capacity=3, since_out_s=since_out_s, since_in_s=since_in_s)
     assert (found is not None) == acts
+
+
+def added(amount: int) -> Any:
+    return lambda capacity: wish(capacity + amount)
+
+
+@pytest.mark.parametrize(
+    ("amount", "since_s", "wanted"),
+    [(2, 59, 12), (3, 59, 13), (1, 59, 12), (2, 60, 14), (-1, 59, 11)],
+    ids=["the same again", "a larger one", "a smaller one", "afterwards", "a scale-in"],
+)
+def test_what_was_added_within_a_cooldown_is_part_of_what_is_added_next(
+    amount: int, since_s: float, wanted: int
+) -> None:
+    """API reference, StepScalingPolicyConfiguration: after 2, a step of 3 within the cooldown adds 1."""
+    found = wished(added(amount), capacity=12, growth=Growth(at_s=100, before=10), now_s=100 + since_s)
+    assert found is not None
+    assert found.capacity == wanted
+
+
+@given(
+    loads=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 90)), min_size=1, max_size=12), start=st.integers(1, 5)
+)
+def test_within_a_cooldown_an_alarm_that_goes_on_ringing_adds_no_more_than_its_largest_step(
+    loads: list[tuple[int, int]], start: int
+) -> None:
+    growth, capacity, begun, now, largest, last = None, start, start, 0.0, 0, -NEVER
+    for amount, later in loads:
+        now += later
+        largest, begun = (amount, capacity) if now - last >= 60 else (max(largest, amount), begun)
+        asked = wished(added(amount), capacity=capacity, growth=growth, now_s=now)
+        assert asked is not None
+        assert asked.capacity == max(capacity, begun + largest)
+        if asked.capacity > capacity:
+            change = Change(capacity=asked.capacity, cause="", out_cooldown_s=60)
+            growth, last = grown(change, growth, capacity=capacity, now_s=now), now
+        capacity = asked.capacity
 
 
 def test_a_suspended_direction_stands_still_but_bounds_hold() -> None:

@@ -152,8 +152,21 @@ def test_a_ringing_alarm_adds_instances_and_is_told_as_an_activity() -> None:
     assert query["MetricStat"]["Metric"]["MetricName"] == "ConcurrentRequestsPerModel"
     assert query["MetricStat"]["Period"] == 10
     assert asked["EndTime"].timestamp() % 10 == 0
-    scene.cloudwatch.values = [20.0] * 3
     assert scene.watch.look(target(), [CONCURRENCY]) is None, "within the cooldown"
+
+
+def test_a_larger_scale_out_does_not_wait_and_counts_what_was_just_added() -> None:
+    """Application Auto Scaling guide, *How target tracking works*, cooldown periods."""
+    scene = Scene(2)
+    scene.cloudwatch.alarms = [HIGH]
+    counts = []
+    for value, later in [(10.0, 0), (10.0, 10), (15.0, 10), (15.0, 10), (10.0, 49), (10.0, 1)]:
+        scene.clock.at_s += later
+        scene.cloudwatch.values = [value] * 3
+        scene.watch.look(target(most=20), [CONCURRENCY])
+        counts.append(scene.sagemaker.count)
+    # twice the load of five; three times what there was at first; and then twice what there is
+    assert counts == [4, 4, 6, 6, 6, 12]
 
 
 @pytest.mark.parametrize(
