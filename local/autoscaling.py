@@ -206,7 +206,9 @@ class AutoScalingApp:
             "ScheduledActionARN": f"{prefix}:{_resource(call)}:scheduledActionName/{call['ScheduledActionName']}",
             "CreationTime": self._clock.now(),
         }
-        action = (known or new) | call
+        # of a change, what is not given stays, but for start and end (API reference, PutScheduledAction)
+        kept = {name: value for name, value in (known or new).items() if name not in {"StartTime", "EndTime"}}
+        action = kept | call
         _refuse_strange_action(action)
         self._state["actions"][name] = action
         self._save()

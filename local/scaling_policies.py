@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from local.aws_json import Json, ValidationError
 from local.cloudwatch.alarm_requests import RequestError
-from local.scaling_alarms import HIGH, LOW, calls, predefined, tracking_alarms
+from local.scaling_alarms import COMPONENT, HIGH, LOW, calls, predefined, tracking_alarms
 
 _TRACKING = "TargetTrackingScaling"
 
@@ -85,9 +85,11 @@ def _makes_alarms(policy: Json) -> bool:
     if policy["PolicyType"] != _TRACKING or policy["ServiceNamespace"] != "sagemaker":
         return False
     wanted = policy[f"{_TRACKING}PolicyConfiguration"].get("PredefinedMetricSpecification")
-    if wanted is not None and wanted["PredefinedMetricType"] not in predefined():
+    of_component = policy["ResourceId"].startswith(COMPONENT)
+    allowed = [name for name in predefined() if ("InferenceComponent" in name) == of_component]
+    if wanted is not None and wanted["PredefinedMetricType"] not in allowed:
         raise ValidationError(
-            f"PredefinedMetricType: got {wanted['PredefinedMetricType']}; allowed in the local stack: "
-            f"{', '.join(predefined())}"
+            f"PredefinedMetricType: got {wanted['PredefinedMetricType']}; allowed in the local stack for "
+            f"{policy['ResourceId']}: {', '.join(allowed)}"
         )
     return True

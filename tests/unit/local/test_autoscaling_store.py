@@ -261,8 +261,17 @@ def test_a_policy_may_track_metric_math(aas: Service) -> None:
     [
         ({"CustomizedMetricSpecification": {"Metrics": [{"Id": "e", "Expression": "SEARCH('x')"}]}}, "SEARCH"),
         ({"PredefinedMetricSpecification": {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}}, "ECSService"),
+        # SageMaker guide, autoscaling policies: a variant has metrics per instance or model, a component per copy
+        (
+            {
+                "PredefinedMetricSpecification": {
+                    "PredefinedMetricType": "SageMakerInferenceComponentInvocationsPerCopy"
+                }
+            },
+            "endpoint/ranker/variant/a: SageMakerVariantInvocationsPerInstance",
+        ),
     ],
-    ids=["function", "metric"],
+    ids=["function", "metric", "of a component"],
 )
 def test_a_policy_that_cannot_be_followed_is_refused_and_leaves_nothing(
     aas: Service, config: dict[str, Any], said: str
@@ -311,6 +320,19 @@ def test_the_alarms_of_a_step_policy_are_those_that_call_it(aas: Service) -> Non
     assert policy_of(aas)["Alarms"] == []
     aas.book.held["wake"] = {"AlarmName": "wake", "AlarmArn": "arn:wake", "AlarmActions": [put["PolicyARN"]]}
     assert policy_of(aas)["Alarms"] == [{"AlarmName": "wake", "AlarmARN": "arn:wake"}]
+
+
+@pytest.mark.usefixtures("target_arn")
+def test_a_changed_action_keeps_what_is_not_given_but_its_start_and_end(aas: Service) -> None:
+    """API reference, PutScheduledAction."""
+    named = {**TARGET, "ScheduledActionName": "evening"}
+    wanted = {"Schedule": "rate(1 hour)", "ScalableTargetAction": {"MinCapacity": 2}}
+    aas("PutScheduledAction", **named, **wanted, Timezone="UTC", StartTime=100.0, EndTime=200.0)
+    aas("PutScheduledAction", **named, Schedule="rate(2 hours)", EndTime=300.0)
+    [action] = aas("DescribeScheduledActions", ServiceNamespace="sagemaker")["ScheduledActions"]
+    assert (action["Schedule"], action["Timezone"], action["EndTime"]) == ("rate(2 hours)", "UTC", 300.0)
+    assert action["ScalableTargetAction"] == {"MinCapacity": 2}
+    assert "StartTime" not in action
 
 
 @pytest.mark.usefixtures("target_arn")
