@@ -77,7 +77,7 @@ class ManualEndpoint:
         if rollout is not None and rollout.step == 0 and rollout.began + PROVISIONING_S <= self.clock():
             self._tell(Healthy(fleet=rollout.fleet.number))
         if rollout is not None and rollout.bakes and self.meets.alarmed(rollout.plan.alarms):
-            self._tell(Alarmed())
+            self._tell(Alarmed(fleet=rollout.fleet.number))
         due = self.endpoint.next_due
         if due is not None and due <= self.clock():
             self._tell(Ticked())

@@ -7,11 +7,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws_json import Json
+from local.sagemaker.places import place_of
 from serving.errors import EndpointError
 
 _CHUNK = 1 << 20
@@ -62,11 +62,11 @@ class Archives:
             EndpointError: there is no such object, or S3 does not answer; the text is SageMaker's own.
 
         """
-        parts = urlsplit(uri)
-        if parts.scheme != "s3":
+        if not uri.startswith("s3://"):
             raise EndpointError(f"{uri}: the local SageMaker reads s3:// alone; give the archive's S3 URI")
         try:
-            return self._fetch(uri, bucket=parts.netloc, key=parts.path.lstrip("/"))
+            place = place_of(uri)
+            return self._fetch(uri, bucket=place.bucket, key=place.key)
         except (BotoCoreError, ClientError, OSError) as error:
             reason = (
                 f'Failed to download model data for container "container_1" from URL: "{uri}". Please ensure that '

@@ -144,6 +144,9 @@ class Fleets:
                 for documents in (self._store.endpoints, self._store.deployments, self._store.policies, self._running):
                     documents.pop(name, None)
                 self._store.tags.pop(self._store.arn("endpoint", name), None)
+                self._timers.pop(name, None)  # it is the one that says so
+                if (watch := self._watches.pop(name, None)) is not None:
+                    watch.cancel()
 
     def _direct(self, name: str, endpoint: Endpoint) -> None:
         if not endpoint.shares:
@@ -174,7 +177,7 @@ class Fleets:
                 return
             if await self._alarmed(rollout.plan.alarms):
                 _log.warning("endpoint %s: an alarm of %s rolls %s back", name, rollout.plan.alarms, rollout.fleet)
-                self._tell(name, Alarmed())
+                self._tell(name, Alarmed(fleet=rollout.fleet.number))
             await self._clock.sleep(self._options.alarm_poll_s)
 
     def _begin(self, name: str, fleet: Fleet, work: Coroutine[Any, Any, None]) -> None:
@@ -195,7 +198,7 @@ class Fleets:
         try:
             servers = await self._provisioner.bring_up(self._store.deployments[name][fleet.number], wait=False)
         except EndpointError as error:
-            self._tell(name, Lost(str(error)[:_MAX_REASON]))
+            self._tell(name, Lost(fleet=fleet.number, reason=str(error)[:_MAX_REASON]))
             return
         self._running.setdefault(name, {})[fleet.number] = servers
         self._direct(name, self._store.endpoints[name])

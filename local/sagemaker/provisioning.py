@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +17,10 @@ from local.sagemaker.options import Options
 from local.sagemaker.servers import ModelServer, ModelServers
 from local.sagemaker.workers import RANDOM, Workers
 from serving.errors import EndpointError
+
+_INTERNAL = "Request to service failed. If failure persists after retry, contact customer support."
+"""SageMaker's words for a failure of its own."""
+_log = logging.getLogger(__name__)
 
 
 class Provisioner:
@@ -62,13 +67,16 @@ class Provisioner:
         ]
         try:
             servers = iter(await asyncio.gather(*tasks))
-        except BaseException:
+        except BaseException as error:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for server in held:
-                await self._servers.release(server)
-            raise
+            await self._servers.release(held)
+            if isinstance(error, EndpointError) or not isinstance(error, Exception):
+                raise
+            # whoever waits for the fleet must learn that it never comes
+            _log.exception("a fleet cannot be brought up")
+            raise EndpointError(_INTERNAL) from error
         return {
             variant["VariantName"]: Workers(
                 tuple(islice(servers, self._options.processes)),
@@ -88,8 +96,7 @@ class Provisioner:
 
     async def release(self, workers: Iterable[Workers]) -> None:
         """Give processes back; one that nobody else uses drains and ends."""
-        for server in chain.from_iterable(each.servers for each in workers):
-            await self._servers.release(server)
+        await self._servers.release(chain.from_iterable(each.servers for each in workers))
 
     async def _acquire(
         self, deployment: Json, variant: Json, replica: int, *, held: list[ModelServer], wait: bool

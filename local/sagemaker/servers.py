@@ -8,8 +8,9 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -159,14 +160,17 @@ class ModelServer:
         command = _tied(
             (*self._options.server_command, "--archive", str(self._archive.path), "--host", HOST, "--port", "0")
         )
-        with self._log_file.open("ab") as errors:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, **self._environment},
-            )
+        try:
+            with self._log_file.open("ab") as errors:
+                self._process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=errors,
+                    env={**os.environ, **self._environment},
+                )
+        except (OSError, ValueError) as error:  # no such file, too many open ones, a zero byte in the environment
+            raise EndpointError(f"the model server cannot be started: {error}") from error
         try:
             port = await asyncio.wait_for(self._ready_line(self._process), timeout_s)
         except (TimeoutError, EndpointError) as error:
@@ -252,7 +256,9 @@ class ModelServers:
         self._options = options
         self._logs = logs
         self._servers: dict[str, ModelServer] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        # by key, as long as somebody waits for the process
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._ending: dict[asyncio.Task[None], ModelServer] = {}
         self._starting = asyncio.Semaphore(options.parallel_starts)
 
     async def acquire(
@@ -276,16 +282,23 @@ class ModelServers:
             server.users += 1
             return server
 
-    async def release(self, server: ModelServer) -> None:
-        """Give a process back; the last one to do so ends it."""
-        server.users -= 1
-        if server.users == 0:
-            for key in [key for key, held in self._servers.items() if held is server]:
-                del self._servers[key]
-            await server.retire()
+    async def release(self, servers: Iterable[ModelServer]) -> None:
+        """Give processes back; the last one to do so ends it, even if it is cancelled while they drain."""
+        ending: dict[asyncio.Task[None], ModelServer] = {}
+        for server in servers:
+            server.users -= 1
+            if server.users == 0:
+                for key in [key for key, held in self._servers.items() if held is server]:
+                    del self._servers[key]
+                ending[asyncio.create_task(server.retire())] = server
+        self._ending |= ending
+        for task in ending:
+            task.add_done_callback(self._ending.pop)
+        if ending:
+            await asyncio.wait(ending)  # which cancels none of them
 
     async def stop(self) -> None:
-        """End all processes."""
-        servers = list(self._servers.values())
+        """End all processes, those that drain too."""
+        servers, ending = [*self._servers.values(), *self._ending.values()], list(self._ending)
         self._servers.clear()
-        await asyncio.gather(*(server.stop() for server in servers))
+        await asyncio.gather(*(server.stop() for server in servers), *ending)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import httptools
 
-from local.sagemaker.upstream import HOST, UnreachableError, ends_with_connection, request_head
+from local.sagemaker.upstream import HOST, ends_with_connection, not_connected, request_head
 from serving.errors import EndpointError
 
 _READ_BYTES = 1 << 16
@@ -91,13 +91,13 @@ async def opened(port: int, path: str, headers: dict[str, str], body: bytes) -> 
 
     Raises:
         UnreachableError: there is no server.
-        EndpointError: the server went away before it had answered.
+        EndpointError: there is no way to it, or it went away before it had answered.
 
     """
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
     except OSError as error:
-        raise UnreachableError(f"the model server on port {port} cannot be reached: {error}") from error
+        raise not_connected(port, error) from error
     try:
         writer.write(request_head(path, headers, port=port, length=len(body)) + body)
         stream = Stream(reader)

@@ -68,9 +68,11 @@ class Unhealthy:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alarmed:
-    """One of the rollback alarms is in ALARM."""
+    """One of the alarms over a fleet's deployment is in ALARM."""
+
+    fleet: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,11 @@ class NoCapacity:
     """The instances that were asked for are not to be had."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """What served cannot be brought back after a restart."""
+    """A fleet that served cannot be brought back after a restart."""
 
+    fleet: int
     reason: str
 
 
@@ -183,9 +186,9 @@ def _unhealthy(endpoint: Endpoint, event: Unhealthy, now: float, _takes: Duratio
     return _roll_back(endpoint, rollout, now, event.reason)
 
 
-def _alarmed(endpoint: Endpoint, _event: Alarmed, now: float, _takes: Durations) -> Next:
+def _alarmed(endpoint: Endpoint, event: Alarmed, now: float, _takes: Durations) -> Next:
     rollout = endpoint.rollout
-    if endpoint.status != "Updating" or rollout is None or not rollout.bakes:
+    if rollout is None or rollout.fleet.number != event.fleet or not rollout.bakes:
         return endpoint, ()
     return _roll_back(endpoint, rollout, now, "")
 
@@ -200,10 +203,13 @@ def _no_capacity(endpoint: Endpoint, _event: NoCapacity, now: float, takes: Dura
 
 
 def _lost(endpoint: Endpoint, event: Lost, now: float, _takes: Durations) -> Next:
-    if endpoint.status == "Deleting":
+    rollout = endpoint.rollout
+    if rollout is not None and rollout.fleet.number == event.fleet:
+        return _roll_back(endpoint, rollout, now, event.reason)
+    if endpoint.fleet is None or endpoint.fleet.number != event.fleet:
         return endpoint, ()
-    ended = (Terminate(endpoint.rollout.fleet),) if endpoint.rollout else ()
-    return _move(endpoint, "Failed", now, fleet=None, rollout=None, due=None, failure=event.reason), ended
+    failed = _move(endpoint, "Failed", now, fleet=None, rollout=None, due=None, failure=event.reason)
+    return failed, _terminated(endpoint)
 
 
 def _ticked(endpoint: Endpoint, _event: Ticked, now: float, _takes: Durations) -> Next:
@@ -220,9 +226,8 @@ def _ticked(endpoint: Endpoint, _event: Ticked, now: float, _takes: Durations) -
 def _deleted(endpoint: Endpoint, _event: Deleted, now: float, takes: Durations) -> Next:
     if endpoint.status == "Deleting":
         return endpoint, ()
-    ended = [fleet for fleet in (endpoint.fleet, endpoint.rollout.fleet if endpoint.rollout else None) if fleet]
     gone = _move(endpoint, "Deleting", now, due=now + takes.deleting_s, fleet=None, rollout=None)
-    return gone, tuple(Terminate(fleet) for fleet in ended)
+    return gone, _terminated(endpoint)
 
 
 _HANDLERS: Mapping[type, Callable[[Endpoint, Any, float, Durations], Next]] = {
@@ -264,6 +269,11 @@ def _advance(endpoint: Endpoint, rollout: Rollout, now: float) -> Next:
 
 def _roll_back(endpoint: Endpoint, rollout: Rollout, now: float, reason: str) -> Next:
     return _move(endpoint, "InService", now, rollout=None, failure=reason), (Terminate(rollout.fleet),)
+
+
+def _terminated(endpoint: Endpoint) -> tuple[Terminate, ...]:
+    fleets = (endpoint.fleet, endpoint.rollout.fleet if endpoint.rollout else None)
+    return tuple(Terminate(fleet) for fleet in fleets if fleet)
 
 
 def _done(endpoint: Endpoint, now: float) -> Next:

@@ -21,6 +21,13 @@ class UnreachableError(EndpointError):
     """No connection could be made, so the server has seen nothing of the request."""
 
 
+def not_connected(port: int, error: OSError) -> EndpointError:
+    """Say that no connection was made: the server is gone if it refuses, but not if this process has no more files."""
+    gone = isinstance(error, ConnectionError)
+    kind = UnreachableError if gone else EndpointError
+    return kind(f"the model server on port {port} cannot be reached: {error}")
+
+
 @dataclass(slots=True)
 class Answer:
     """What the model server said."""
@@ -134,7 +141,7 @@ class Upstream:
 
         Raises:
             UnreachableError: there is no server.
-            EndpointError: the server went away before it had answered.
+            EndpointError: there is no way to it, or it went away before it had answered.
 
         """
         encoded = request_head(path, headers, port=self.port, length=len(body))
@@ -164,7 +171,7 @@ class Upstream:
         try:
             _, connection = await asyncio.get_running_loop().create_connection(_Connection, HOST, self.port)
         except OSError as error:
-            raise UnreachableError(f"the model server on port {self.port} cannot be reached: {error}") from error
+            raise not_connected(self.port, error) from error
         return connection
 
     async def _ask(self, connection: _Connection, head: bytes, body: bytes) -> Answer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
@@ -11,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.integration.local_sagemaker.clocks import ALARM, Moved
+from tests.integration.local_sagemaker.test_sagemaker_endpoints import alive
 
 BATCHES = {
     "RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "COPY_COUNT", "Value": 1}, "WaitIntervalInSeconds": 300},
@@ -156,3 +159,19 @@ class Instant(Moved):
 
     def advance(self, _seconds: float) -> None:
         pass
+
+
+def test_a_component_that_is_deleted_while_its_old_copies_drain_leaves_no_process(aws: Any, tmp_path: Path) -> None:
+    hosted(Instant(aws))
+    held = {"until": str(tmp_path / "free")}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(aws.invoke, "host", held, InferenceComponentName="part")
+        aws.until(lambda: aws.in_flight("host"))
+        aws.sm.update_inference_component(InferenceComponentName="part", Specification=specification(aws, "v3"))
+        aws.until(lambda: answers(aws, 1) == {"v3": 1})
+        aws.sm.delete_inference_component(InferenceComponentName="part")
+        aws.until(lambda: not aws.sm.list_inference_components()["InferenceComponents"])
+        (tmp_path / "free").touch()
+        answer = asked.result(30)[1]
+    assert answer["answer"] == "v2"
+    aws.until(lambda: not alive(answer["pid"]))

@@ -323,3 +323,15 @@ def test_an_operation_outside_the_local_stack_is_refused_by_name(aws: Any) -> No
     code, message = refusal(aws.sm.list_training_jobs)
     assert code == "UnknownOperationException"
     assert "ListTrainingJobs" in message
+
+
+def test_a_container_that_cannot_even_be_started_fails_the_endpoint_and_not_its_update(aws: Any) -> None:
+    """EnvironmentValue takes any characters (botocore's model), also the one that ends a string (environ(7))."""
+    unstartable = aws.config({"a": aws.model(aws.archive("v3"), MARK="\0")}, {"a": 1})
+    assert aws.sm.describe_endpoint(EndpointName=aws.endpoint(unstartable))["EndpointStatus"] == "Failed"
+    old = aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1})
+    endpoint = aws.endpoint(old)
+    aws.sm.update_endpoint(EndpointName=endpoint, EndpointConfigName=unstartable)
+    described = aws.settled(endpoint)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
+    assert "cannot be started" in described["FailureReason"]

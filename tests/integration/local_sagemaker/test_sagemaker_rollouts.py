@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +108,22 @@ def test_a_deployment_that_a_restart_interrupts_while_it_bakes_goes_on_after_it(
         clock.advance(421)
         described = aws.sm.describe_endpoint(EndpointName=endpoint)
         assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", new)
+
+
+def test_a_new_fleet_whose_archive_a_restart_cannot_find_leaves_the_old_one_serving(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    clock = Moved(ManualClock(time.time()))
+    with start(clock=clock.clock, bake_pace=1.0) as aws:
+        endpoint, old, new = updated(aws, {**policy("CANARY", CanarySize=50), "AutoRollbackConfiguration": {}})
+        (variant,) = aws.sm.describe_endpoint_config(EndpointConfigName=new)["ProductionVariants"]
+        container = aws.sm.describe_model(ModelName=variant["ModelName"])["PrimaryContainer"]
+        aws.s3.delete_object(Bucket="models", Key=container["ModelDataUrl"].rpartition("/")[2])
+    for archive in (tmp_path / "state" / "archives").iterdir():
+        if b"v3" in archive.read_bytes():
+            archive.unlink()
+    with start(clock=clock.clock, bake_pace=1.0) as aws:
+        described = aws.settled(endpoint)
+        assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
+        assert "Failed to download model data" in described["FailureReason"]
+        assert answers(aws, endpoint, 20) == {"v2": 20}

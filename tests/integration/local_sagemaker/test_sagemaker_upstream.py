@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from local.sagemaker.streamed import opened
 from local.sagemaker.upstream import Answer, UnreachableError, Upstream
 from serving.errors import EndpointError
 
@@ -165,5 +168,21 @@ def test_a_port_where_nobody_listens_is_unreachable() -> None:
         await server.wait_closed()
         with pytest.raises(UnreachableError, match=f"port {port} cannot be reached"):
             await post(Upstream(port))
+
+    asyncio.run(run())
+
+
+def test_a_server_that_no_file_is_left_to_reach_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """socket(2): EMFILE is of the process that asks; only ECONNREFUSED (connect(2)) says that nobody listens."""
+
+    async def none_left(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def run() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", none_left, raising=False)
+        for ask in (post(Upstream(1)), opened(1, "/", {}, b"").__aenter__()):
+            with pytest.raises(EndpointError, match="Too many open files") as caught:
+                await ask
+            assert not isinstance(caught.value, UnreachableError)
 
     asyncio.run(run())
