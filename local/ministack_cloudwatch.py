@@ -15,9 +15,10 @@ import orjson
 
 from local import ministack_metrics
 from local.aws_json import ValidationError
-from local.cloudwatch.alarm_requests import RequestError, check_composite_alarm, check_metric_alarm, check_watched
+from local.cloudwatch.alarm_requests import RequestError, check_composite_alarm, check_metric_alarm
 from local.cloudwatch.samples import Sample
 from local.ministack_metrics import Answer, Wire, samples
+from local.template_types import request_of
 
 _CLOUDWATCH = "ministack.services.cloudwatch"
 _EVENTS = "ministack.services.eventbridge"
@@ -47,8 +48,8 @@ Handler = Callable[..., Answer]
 _EXPRESSION = {"Namespace": "metric math", "MetricName": "expression"}
 """What ministack is told of an alarm on metric math, which it does not know."""
 _OF_ONE_METRIC = ("Namespace", "MetricName", "Statistic", "ExtendedStatistic", "Period", "Dimensions", "Unit")
-_DROPPED = ("EvaluateLowSampleCountPercentile", "Metrics")
-"""What ministack does not keep of an alarm."""
+_DROPPED = ("EvaluateLowSampleCountPercentile", "InsufficientDataActions", "Metrics")
+"""What ministack does not keep of an alarm: in templates, or in one of its protocols."""
 
 
 def install() -> None:
@@ -200,13 +201,13 @@ def _keep(request: Mapping[str, Any]) -> None:
 
 
 def _keep_whole_templates() -> None:
-    """Keep what ministack drops or refuses of a template's alarm: percentile rule and metric math."""
+    """Hold a template's alarm to our checks, and keep what ministack drops or refuses: percentile rule, metric math."""
     handler = _module(_PROVISIONERS)._RESOURCE_HANDLERS["AWS::CloudWatch::Alarm"]
     create, update = handler["create"], handler["update"]
 
     def taken(properties: Mapping[str, Any], *, checked: bool) -> dict[str, Any]:
-        if checked and "Metrics" in properties:
-            check_watched(properties["Metrics"])
+        if checked:
+            check_metric_alarm(request_of(properties, "PutMetricAlarm", service="cloudwatch"))
         plain = {name: value for name, value in properties.items() if name != "Metrics"}
         return plain | (_EXPRESSION if "Metrics" in properties else {})
 
