@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -48,7 +48,11 @@ _NO_CAPACITY = (
     "configured) or try to increase the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
 )
 """AWS's own words (AWS blog, *scale to zero*): callers tell by them that a component sleeps."""
+_MODELS = frozenset({"ModelName", "Container"})
 _log = logging.getLogger(__name__)
+
+Work = Callable[[str], Coroutine[Any, Any, None]]
+"""What is to be done with the component of a name."""
 
 
 class Components:
@@ -78,7 +82,7 @@ class Components:
         for name, component in self._store.components.items():
             status = component["InferenceComponentStatus"]
             if status != "Failed":
-                self._begin(name, self._remove(name) if status == "Deleting" else self._resume(name, component))
+                self._begin(name, self._remove if status == "Deleting" else self._resume)
 
     async def stop(self) -> None:
         """Stop all work; the processes end with the provisioner."""
@@ -148,7 +152,7 @@ class Components:
         self._store.components[name] = component
         arn = self._store.arn("inference-component", name)
         self._store.tags[arn] = call.get("Tags", [])
-        self._begin(name, self._deploy(name))
+        self._begin(name, self._deploy)
         return {"InferenceComponentArn": arn}
 
     def update(self, call: Json) -> Json:
@@ -162,7 +166,7 @@ class Components:
             copies = runtime.get("CopyCount", component["desired"])
             plan = paced(component_plan(call.get("DeploymentConfig"), copies=copies), self._options.bake_pace)
             served = component.get("spec", component["pending"]["spec"] if "pending" in component else {})
-            changed["pending"] = self._pending(served | _one_specification(call), plan)
+            changed["pending"] = self._pending(_changed(served, _one_specification(call)), plan)
         component |= changed  # once nothing of the call can be refused any more
         return self._change(component, runtime)
 
@@ -174,11 +178,12 @@ class Components:
         """Begin to take a component off its endpoint."""
         name = call["InferenceComponentName"]
         component = self._store.component(name)
+        if component["InferenceComponentStatus"] == "Deleting":
+            return {}
         self._mark(component, "Deleting")
-        work = self._work.pop(name, None)
-        if work is not None:
-            work.cancel()
-        self._begin(name, self._remove(name))
+        if name in self._work:
+            self._work[name].cancel()
+        self._begin(name, self._remove)
         return {}
 
     def list(self, call: Json) -> Json:
@@ -195,7 +200,7 @@ class Components:
         name = component["InferenceComponentName"]
         component["desired"] = runtime.get("CopyCount", component["desired"])
         self._mark(component, "Updating")
-        self._begin(name, self._deploy(name))
+        self._begin(name, self._deploy)
         return {"InferenceComponentArn": self._store.arn("inference-component", name)}
 
     def _changeable(self, name: str) -> Json:
@@ -205,7 +210,8 @@ class Components:
             raise ValidationError(f'Cannot update in-progress inference component "{arn}".')
         return component
 
-    async def _resume(self, name: str, component: Json) -> None:
+    async def _resume(self, name: str) -> None:
+        component = self._store.components[name]
         if "spec" in component:
             with contextlib.suppress(EndpointError):  # what is not to be had is as good as no copy
                 await self._copies.revive(name, self._deployment(component, component))
@@ -224,7 +230,7 @@ class Components:
                 self._keep_what_served(component, str(error))
                 return
             del component["pending"]
-            component |= {"spec": pending["spec"], "container": pending["container"]}
+            component |= {key: pending[key] for key in ("spec", "container", "archives")}
         await self._clock.sleep(self._options.weights_update_s)
         component["copies"] = component["desired"]
         self._mark(component, "InService")
@@ -248,9 +254,17 @@ class Components:
         self._store.save()
         await self._copies.remove(name)
 
-    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, name: str, work: Work) -> None:
         self._store.save()
-        self._work[name] = asyncio.create_task(work, name=f"inference component {name}")
+        task = asyncio.create_task(self._after(self._work.get(name), work, name), name=f"inference component {name}")
+        self._work[name] = task
+        task.add_done_callback(lambda _: self._work.pop(name) if self._work.get(name) is task else None)
+
+    async def _after(self, before: asyncio.Task[None] | None, work: Work, name: str) -> None:
+        """Work once what was done before has ended, for both would say what serves; its end too is cancelled."""
+        if before is not None:
+            await asyncio.gather(before, return_exceptions=True)
+        await work(name)
 
     def _mark(self, component: Json, status: str) -> None:
         component["InferenceComponentStatus"] = status
@@ -275,8 +289,8 @@ class Components:
         return str(chosen)
 
     def _pending(self, spec: Json, plan: Plan) -> Json:
-        """Give what a component is to become; a copy of its container, since its model may be deleted meanwhile."""
-        return {"spec": spec, "container": self._container(spec), "plan": asdict(plan)}
+        """Give what a component is to become; copies of container and archive, since the model may be deleted."""
+        return {"spec": spec, "container": self._container(spec), "archives": {}, "plan": asdict(plan)}
 
     def _container(self, spec: Json) -> Json:
         if "ModelName" in spec:
@@ -297,7 +311,7 @@ class Components:
         return {
             "config": {"ProductionVariants": [variant]},
             "containers": {name: held["container"]},
-            "archives": {},
+            "archives": held["archives"],
         }
 
     def _described(self, name: str) -> Json:
@@ -308,13 +322,19 @@ class Components:
             shown = {key: container[key] for key in ("ArtifactUrl", "Environment") if key in container}
             image = {"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}
             spec["Container"] = shown | {"DeployedImage": image}
-        hidden = ("spec", "container", "pending", "copies", "desired")
+        hidden = ("spec", "container", "archives", "pending", "copies", "desired")
         return {key: value for key, value in component.items() if key not in hidden} | {
             "InferenceComponentArn": self._store.arn("inference-component", name),
             "EndpointArn": self._store.arn("endpoint", component["EndpointName"]),
             "Specification": spec,
             "RuntimeConfig": {"DesiredCopyCount": component["desired"], "CurrentCopyCount": component["copies"]},
         }
+
+
+def _changed(served: Json, given: Json) -> Json:
+    """Give a specification with what is given in place of what served; a model or a container replaces either."""
+    kept = {key: value for key, value in served.items() if key not in _MODELS or _MODELS.isdisjoint(given)}
+    return kept | given
 
 
 def _one_specification(call: Json) -> Json:

@@ -175,3 +175,33 @@ def test_a_component_that_is_deleted_while_its_old_copies_drain_leaves_no_proces
         answer = asked.result(30)[1]
     assert answer["answer"] == "v2"
     aws.until(lambda: not alive(answer["pid"]))
+
+
+@pytest.mark.parametrize("before", ["ModelName", "Container"])
+def test_an_update_replaces_a_model_by_a_container_and_a_container_by_a_model(aws: Any, before: str) -> None:
+    """API InferenceComponentSpecification: ModelName and Container each name what is deployed; the rest stays."""
+    hosted(Instant(aws))
+    given = {
+        version: {"ModelName": aws.model(aws.archive(version))}
+        if (before == "ModelName") == (version == "v4")
+        else specification(aws, version)
+        for version in ("v4", "v5")
+    }
+    resources = {"ComputeResourceRequirements": {"MinMemoryRequiredInMb": 128}}
+    for version, more in (("v4", resources), ("v5", {})):
+        changed = given[version] | more
+        aws.sm.update_inference_component(InferenceComponentName="part", Specification=changed)
+        aws.until(lambda: is_now(aws, "InService"))
+        assert answers(aws, 5) == {version: 5}
+    shown = described(aws)["Specification"]
+    assert {"ModelName", "Container"} & shown.keys() == given["v5"].keys()
+    assert shown["ComputeResourceRequirements"] == resources["ComputeResourceRequirements"]
+
+
+def test_a_component_serves_the_bytes_it_was_deployed_with_after_a_restart_too(start: Callable[..., Any]) -> None:
+    with start() as aws:
+        hosted(Instant(aws))
+        url = described(aws)["Specification"]["Container"]["ArtifactUrl"]
+        aws.s3.put_object(Bucket="models", Key=url.rpartition("/")[2], Body=b'{"name": "other"}')
+    with start() as aws:
+        assert answers(aws, 5) == {"v2": 5}
