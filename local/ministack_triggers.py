@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import orjson
 
-from local.stream_batches import Condition, Progress, Rules, after, first_failed
+from local.stream_batches import Condition, Progress, Rules, Step, after, expired, first_failed
 
 _LAMBDA = "ministack.services.lambda_svc"
 _EVENTS = "ministack.services.eventbridge"
@@ -44,6 +44,7 @@ HOOKS: Final[dict[str, tuple[str, ...]]] = {
         "_kinesis_positions",
         "_poll_dynamodb_streams",
         "_poll_kinesis",
+        "_update_esm",
         "error_response_json",
         "invoke_async_with_retry",
     ),
@@ -63,6 +64,7 @@ _REFUSED: Final[Mapping[str, Sequence[Any]]] = {
     "StartingPosition": ("LATEST", "TRIM_HORIZON"),
 }
 """What a mapping of a stream may ask for of settings that the local stack does not act by."""
+_DESTINATIONS: Final = (":sqs:", ":sns:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,12 @@ class Triggers:
 
     def install(self) -> None:
         """Take the places."""
-        made = self._lambda._create_esm
+        made, changed = self._lambda._create_esm, self._lambda._update_esm
         self._events._dispatch_to_lambda = self._call_in_the_background
         self._lambda._poll_kinesis = lambda: self._poll("kinesis", self._kinesis)
         self._lambda._poll_dynamodb_streams = lambda: self._poll("dynamodb", self._dynamodb)
         self._lambda._create_esm = lambda asked: self._refusal(asked) or made(asked)
+        self._lambda._update_esm = lambda name, asked: self._refusal(asked) or changed(name, asked)
 
     def _call_in_the_background(self, arn: str, payload: str) -> None:
         function, config, _ = self._lambda._get_func_record_for_ref(arn)
@@ -106,6 +109,10 @@ class Triggers:
             if name in asked and asked[name] not in taken:
                 text = f"{name}: got {asked[name]}; allowed in the local stack: {', '.join(map(str, taken))}"
                 return self._lambda.error_response_json("InvalidParameterValueException", text, 400)
+        target = _destination(asked)
+        if target and not any(service in target for service in _DESTINATIONS):
+            text = f"DestinationConfig: got {target}; allowed in the local stack: a queue of SQS, a topic of SNS"
+            return self._lambda.error_response_json("InvalidParameterValueException", text, 400)
         return None
 
     def _poll(self, service: str, shards: Any) -> bool:  # noqa: ANN401 - one of the two methods below
@@ -126,17 +133,21 @@ class Triggers:
         return moved
 
     def _batch(self, mapping: dict[str, Any], function: dict[str, Any], shard: _Shard) -> bool:
-        rules, key = _rules(mapping), (mapping["UUID"], shard.name)
-        progress = self._progress.get(key, Progress())
+        rules = _rules(mapping)
+        progress = self._progress.get((mapping["UUID"], shard.name), Progress())
         taken = shard.records[: progress.size(rules)]
+        dropped = expired(progress, rules, [time.time() - _arrived(record) for record in taken])
+        if dropped is not None:
+            self._go_on(mapping, shard, dropped)
+            lost = taken[: dropped.done]
+            self._tell(mapping, _given_up(mapping, shard.name, lost, "MaximumRecordAgeExceeded", progress.retries))
+            return True
         wanted = self._lambda._apply_filter_criteria(list(taken), mapping)
         failed_at = None
         if wanted:
             failed_at = _failed_at(self._lambda._execute_function(function, {"Records": wanted}), taken, rules)
-        age_s = 0.0 if failed_at is None else time.time() - _arrived(taken[failed_at])
-        step = after(progress, rules, taken=len(taken), failed_at=failed_at, age_s=age_s)
-        shard.positions[shard.key] = shard.position + step.done
-        self._progress[key] = step.progress
+        step = after(progress, rules, taken=len(taken), failed_at=failed_at)
+        self._go_on(mapping, shard, step)
         mapping["LastProcessingResult"] = "OK" if failed_at is None else "PROBLEM: Function call failed"
         if failed_at is not None and step.given_up is not None:
             self._tell(mapping, _given_up(mapping, shard.name, taken[failed_at:], step.given_up, progress.retries + 1))
@@ -147,9 +158,13 @@ class Triggers:
             wake.start()
         return step.done > 0
 
+    def _go_on(self, mapping: Mapping[str, Any], shard: _Shard, step: Step) -> None:
+        shard.positions[shard.key] = shard.position + step.done
+        self._progress[mapping["UUID"], shard.name] = step.progress
+
     def _tell(self, mapping: Mapping[str, Any], document: Mapping[str, Any]) -> None:
         """Send what was given up to the mapping's destination, if it has one."""
-        target = ((mapping.get("DestinationConfig") or {}).get("OnFailure") or {}).get("Destination", "")
+        target = _destination(mapping)
         text = orjson.dumps(document).decode()
         if ":sqs:" in target:
             self._events._dispatch_to_sqs(import_module(_ARN).parse_arn(target), text)
@@ -191,6 +206,10 @@ class Triggers:
 _ONE_SHARD: Final = "shardId-00000000000000000000-00000000"
 """A table's stream has one shard here."""
 _DEFAULT_BATCH: Final = 100
+
+
+def _destination(mapping: Mapping[str, Any]) -> str:
+    return str(((mapping.get("DestinationConfig") or {}).get("OnFailure") or {}).get("Destination") or "")
 
 
 def _most(mapping: Mapping[str, Any]) -> int:

@@ -2,13 +2,14 @@
 
 Lambda Developer Guide, "How Lambda processes records from Amazon Kinesis Data Streams" and "Retain discarded batch
 records": retries without end and without an age limit unless told otherwise; a split takes no retry; a function that
-reports failed items is asked again from the first of them.
+reports failed items is asked again from the first of them; no record past its age is sent to a function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal
 
 Condition = Literal["RetryAttemptsExhausted", "MaximumRecordAgeExceeded"]
@@ -40,24 +41,32 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How many records are done with, and why the last of them, from the first failed one, were given up."""
+    """How many records are done with, and why those of them that were given up were: the last ones, or all."""
 
     done: int
     progress: Progress
     given_up: Condition | None = None
 
 
-def after(progress: Progress, rules: Rules, *, taken: int, failed_at: int | None, age_s: float) -> Step:
-    """Decide after a call with `taken` records, of which `failed_at` is the first that failed (None: none did).
+def expired(progress: Progress, rules: Rules, ages_s: Sequence[float]) -> Step | None:
+    """Decide before a call with records of these ages, oldest first: those past their age are given up, all of them.
 
-    `age_s` is the age of that record.
+    None if the call is to be made.
     """
+    old = len(list(takewhile(lambda age_s: age_s > rules.most_age_s, ages_s))) if rules.most_age_s >= 0 else 0
+    if not old:
+        return None
+    left = max(0, progress.size(rules) - old) if progress.parts else 0
+    rest = Progress((left, *progress.parts[1:]), progress.retries) if left else Progress(progress.parts[1:])
+    return Step(old, rest, "MaximumRecordAgeExceeded")
+
+
+def after(progress: Progress, rules: Rules, *, taken: int, failed_at: int | None) -> Step:
+    """Decide after a call with `taken` records, of which `failed_at` is the first that failed (None: none did)."""
     others = progress.parts[1:]
     if failed_at is None:
         return Step(taken, Progress(others))
     left = taken - failed_at
-    if rules.most_age_s >= 0 and age_s > rules.most_age_s:
-        return Step(taken, Progress(others), "MaximumRecordAgeExceeded")
     if rules.bisects and left > 1:
         # at the item that was reported, else in the middle
         halves = (left,) if failed_at else (left - left // 2, left // 2)

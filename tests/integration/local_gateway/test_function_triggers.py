@@ -239,7 +239,13 @@ def test_a_table_calls_with_its_changes_and_gives_up_after_retries(aws: Any, unt
 
 
 @pytest.mark.parametrize(
-    "setting", [{"ParallelizationFactor": 2}, {"TumblingWindowInSeconds": 30}, {"StartingPosition": "AT_TIMESTAMP"}]
+    "setting",
+    [
+        {"ParallelizationFactor": 2},
+        {"TumblingWindowInSeconds": 30},
+        {"DestinationConfig": {"OnFailure": {"Destination": "arn:aws:s3:::lost"}}},
+        {"StartingPosition": "AT_TIMESTAMP"},
+    ],
 )
 def test_what_a_mapping_does_not_do_here_is_refused_by_name(
     aws: Any, stream: tuple[str, str], setting: dict[str, Any]
@@ -251,3 +257,11 @@ def test_what_a_mapping_does_not_do_here_is_refused_by_name(
     asked = {"StartingPosition": "LATEST", **setting}
     with pytest.raises(client.exceptions.InvalidParameterValueException, match=f"{name}: got "):
         client.create_event_source_mapping(FunctionName="refusing", EventSourceArn=stream[1], **asked)
+    if name == "StartingPosition":
+        return  # which cannot be changed
+    kept = client.create_event_source_mapping(
+        FunctionName="refusing", EventSourceArn=stream[1], StartingPosition="LATEST", Enabled=False
+    )["UUID"]
+    with pytest.raises(client.exceptions.InvalidParameterValueException, match=f"{name}: got "):
+        client.update_event_source_mapping(UUID=kept, **setting)
+    client.delete_event_source_mapping(UUID=kept)

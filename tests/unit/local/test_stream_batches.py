@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.stream_batches import Progress, Rules, after, first_failed
+from local.stream_batches import Progress, Rules, Step, after, expired, first_failed
 
 
 def test_a_batch_that_works_is_done_with() -> None:
-    step = after(Progress(), Rules(), taken=10, failed_at=None, age_s=0)
+    step = after(Progress(), Rules(), taken=10, failed_at=None)
     assert (step.done, step.progress, step.given_up) == (10, Progress(), None)
 
 
 def test_without_limits_a_batch_is_tried_again_for_ever_and_whole() -> None:
     progress = Progress()
     for _ in range(1000):
-        step = after(progress, Rules(batch_size=10), taken=7, failed_at=0, age_s=1e6)
+        step = after(progress, Rules(batch_size=10), taken=7, failed_at=0)
         assert (step.done, step.given_up) == (0, None)
         progress = step.progress
         assert progress.size(Rules(batch_size=10)) == 7, "records that came later do not join it"
@@ -29,7 +29,7 @@ def test_two_retries_are_three_calls() -> None:
     rules, progress, calls = Rules(most_retries=2), Progress(), 0
     while True:
         calls += 1
-        step = after(progress, rules, taken=4, failed_at=0, age_s=0)
+        step = after(progress, rules, taken=4, failed_at=0)
         progress = step.progress
         if step.given_up:
             break
@@ -38,20 +38,39 @@ def test_two_retries_are_three_calls() -> None:
 
 def test_a_split_takes_no_retry() -> None:
     rules = Rules(most_retries=0, bisects=True)
-    step = after(Progress(), rules, taken=5, failed_at=0, age_s=0)
+    step = after(Progress(), rules, taken=5, failed_at=0)
     assert (step.done, step.progress, step.given_up) == (0, Progress((3, 2)), None)
 
 
-def test_records_past_their_age_are_given_up() -> None:
-    rules = Rules(most_age_s=60, bisects=True)
-    assert after(Progress(), rules, taken=5, failed_at=2, age_s=61).given_up == "MaximumRecordAgeExceeded"
-    assert after(Progress(), rules, taken=5, failed_at=2, age_s=60).given_up is None
+def test_records_past_their_age_are_not_sent_and_younger_ones_are() -> None:
+    """Lambda API reference, MaximumRecordAgeInSeconds: records that are older are discarded."""
+    rules = Rules(most_age_s=60, batch_size=10)
+    assert expired(Progress(), rules, [60, 59]) is None
+    assert expired(Progress(), Rules(), [1e9]) is None, "without a limit"
+    assert expired(Progress(), rules, [90, 61, 60, 5]) == Step(2, Progress(), "MaximumRecordAgeExceeded")
+    split = Progress((3, 4), 1)
+    assert expired(split, rules, [61, 2, 1]) == Step(1, Progress((2, 4), 1), "MaximumRecordAgeExceeded")
+    assert expired(split, rules, [63, 62, 61]) == Step(3, Progress((4,)), "MaximumRecordAgeExceeded")
+
+
+@given(ages=st.lists(st.integers(0, 9), max_size=20), size=st.integers(1, 12))
+def test_a_record_is_sent_or_given_up_by_its_age_alone(ages: list[int], size: int) -> None:
+    rules, left, progress = Rules(most_age_s=4, batch_size=size), sorted(ages, reverse=True), Progress()
+    sent: list[int] = []
+    while left:
+        taken = left[: progress.size(rules)]
+        step = expired(progress, rules, taken)
+        if step is None:
+            sent += taken
+            step = after(progress, rules, taken=len(taken), failed_at=None)
+        left, progress = left[step.done :], step.progress
+    assert sent == [age for age in sorted(ages, reverse=True) if age <= 4]
 
 
 def test_a_reported_item_is_where_it_goes_on() -> None:
-    step = after(Progress(), Rules(), taken=5, failed_at=2, age_s=0)
+    step = after(Progress(), Rules(), taken=5, failed_at=2)
     assert (step.done, step.progress) == (2, Progress((3,), 1))
-    split = after(Progress(), Rules(bisects=True), taken=5, failed_at=2, age_s=0)
+    split = after(Progress(), Rules(bisects=True), taken=5, failed_at=2)
     assert (split.done, split.progress) == (2, Progress((3,), 0))
 
 
@@ -92,7 +111,7 @@ def test_every_record_is_handled_once_or_given_up_in_order_and_it_ends(poison: s
             break
         bad = next((at for at, record in enumerate(taken) if record in poison), None)
         failed_at = bad if rules.reports_items or bad is None else 0
-        step = after(progress, rules, taken=len(taken), failed_at=failed_at, age_s=0)
+        step = after(progress, rules, taken=len(taken), failed_at=failed_at)
         lost = taken[failed_at:] if step.given_up and failed_at is not None else []
         given_up += lost
         handled += taken[: step.done - len(lost)]
