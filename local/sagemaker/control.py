@@ -82,7 +82,7 @@ class ControlPlane:
         """Remember a model; its archive is read when an endpoint needs it."""
         name = call["ModelName"]
         self._store.refuse_existing(self._store.models, called="model", kind="model", name=name)
-        containers = call.get("Containers") or ([call["PrimaryContainer"]] if "PrimaryContainer" in call else [])
+        containers = [*call.get("Containers", ()), *([call["PrimaryContainer"]] if "PrimaryContainer" in call else ())]
         if len(containers) != 1:
             raise ValidationError(
                 f"got {len(containers)} containers; the local SageMaker serves exactly one; give PrimaryContainer"
@@ -122,7 +122,9 @@ class ControlPlane:
     def create_endpoint(self, call: Json) -> Json:
         """Begin to create an endpoint; a DeploymentConfig is for its updates."""
         name = call["EndpointName"]
-        self._store.refuse_existing(self._store.endpoints, called="endpoint", kind="endpoint", name=name)
+        # names are case-insensitive here and nowhere else (API CreateEndpoint)
+        taken = next((held for held in self._store.endpoints if held.lower() == name.lower()), name)
+        self._store.refuse_existing(self._store.endpoints, called="endpoint", kind="endpoint", name=taken)
         deployment = self._deployment(call["EndpointConfigName"])
         variants = initial_variants(deployment["config"])
         self._remember_policy(name, call, keeps=False)

@@ -16,7 +16,7 @@ _SHOWN = ("RoutingConfig", "ManagedInstanceScaling")
 
 def container_of(model: Json) -> Json:
     """Give the one container of a model."""
-    container: Json = model.get("PrimaryContainer") or model["Containers"][0]
+    container: Json = model["PrimaryContainer"] if "PrimaryContainer" in model else model["Containers"][0]
     return container
 
 
@@ -94,9 +94,9 @@ def describe(endpoint: Endpoint, deployments: Mapping[int, Json], *, arn: str, p
         described["LastDeploymentConfig"] = policy
     if endpoint.fleet is not None:
         described |= _of_fleet(endpoint.fleet, deployments[endpoint.fleet.number])
-        if endpoint.rollout is not None:
-            number = endpoint.rollout.fleet.number
-            described["PendingDeploymentSummary"] = _pending(endpoint.rollout, deployments[number])
+    if endpoint.rollout is not None:
+        number = endpoint.rollout.fleet.number
+        described["PendingDeploymentSummary"] = _pending(endpoint.rollout, deployments[number])
     return described
 
 

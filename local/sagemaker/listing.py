@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from local.aws_json import Json, ValidationError
 
 _DEFAULT_RESULTS = 10
+_TIMES = ("CreationTime", "LastModifiedTime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,14 @@ def part(key: str, items: Sequence[Json], call: Json, *, most: int) -> Json:
 
 
 def _wanted(name: str, document: Json, call: Json, *, status: str) -> bool:
-    after, before = call.get("CreationTimeAfter"), call.get("CreationTimeBefore")
     return (
         call.get("NameContains", "").lower() in name.lower()
         and call.get("StatusEquals", document.get(status)) == document.get(status)
-        and (after is None or document["CreationTime"] > after)
-        and (before is None or document["CreationTime"] < before)
+        and all(
+            call.get(f"{time}After", -math.inf) < document[time] < call.get(f"{time}Before", math.inf)
+            for time in _TIMES
+            if time in document
+        )
     )
 
 

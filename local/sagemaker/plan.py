@@ -92,10 +92,10 @@ def component_plan(config: Mapping[str, Any] | None, *, copies: int) -> Plan:
         return ALL_AT_ONCE
     policy, whole = config["RollingUpdatePolicy"], max(1, copies)
     size = policy["MaximumBatchSize"]
-    if size["Type"] == "CAPACITY_PERCENT":
-        batch = max(1, int(whole * _share(policy, "MaximumBatchSize", whole, _BATCH)))
-    else:
-        batch = 1 if size["Value"] == 1 else int(whole * _share(policy, "MaximumBatchSize", whole, _BATCH))
+    if size != {"Type": "COPY_COUNT", "Value": 1}:  # which is more than half of one copy, and all that there is
+        _share(policy, "MaximumBatchSize", whole, _BATCH)
+    in_percent = size["Type"] == "CAPACITY_PERCENT"
+    batch = max(1, whole * size["Value"] // 100) if in_percent else size["Value"]
     wait_s = float(policy["WaitIntervalInSeconds"])
     moved = (min(whole, count) for count in range(batch, whole + batch, batch))
     return Plan(

@@ -335,3 +335,22 @@ def test_a_container_that_cannot_even_be_started_fails_the_endpoint_and_not_its_
     described = aws.settled(endpoint)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
     assert "cannot be started" in described["FailureReason"]
+
+
+def test_a_name_differs_from_a_taken_one_by_more_than_its_case_and_is_called_in_its_own(aws: Any) -> None:
+    """API CreateEndpoint: case-insensitive there, preserved, and must be matched in InvokeEndpoint."""
+    config = aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1})
+    aws.endpoint_named("Named", config)
+    refused = refusal(aws.sm.create_endpoint, EndpointName="nAMED", EndpointConfigName=config)
+    assert refused[1].startswith("Cannot create already existing endpoint")
+    assert aws.invoke("Named")[1]["answer"] == "v2"
+    assert refusal(aws.runtime.invoke_endpoint, EndpointName="named", Body=b"")[0] == "ValidationError"
+
+
+def test_a_model_has_one_container_however_little_is_said_of_it(aws: Any) -> None:
+    """A container's fields are all optional (botocore's model), so an empty one is a model; it serves nothing."""
+    aws.sm.create_model(ModelName="empty", PrimaryContainer={})
+    endpoint = aws.endpoint(aws.config({"a": "empty"}, {"a": 1}))
+    assert "names no archive" in aws.sm.describe_endpoint(EndpointName=endpoint)["FailureReason"]
+    both = {"PrimaryContainer": {"Image": "i"}, "Containers": [{"Image": "i"}]}
+    assert "got 2 containers" in refusal(aws.sm.create_model, ModelName="both", **both)[1]

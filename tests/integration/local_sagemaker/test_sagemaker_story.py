@@ -273,7 +273,7 @@ class Story(RuleBasedStateMachine):
             )
             assert (current, desired) == (known.current, known.desired)
             pending = shown.get("PendingDeploymentSummary", {}).get("EndpointConfigName")
-            coming = known.coming.config if known.coming is not None and known.current else None
+            coming = known.coming.config if known.coming is not None else None
             assert pending == coming
 
     @invariant()

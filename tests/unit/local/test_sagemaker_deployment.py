@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.sagemaker.deployment import capture_summary, initial_variants, new_deployment, retained
+from local.sagemaker.deployment import capture_summary, describe, initial_variants, new_deployment, retained
 from local.sagemaker.endpoint import Fleet, Variant
 from local.sagemaker.listing import Listing, page
+from local.sagemaker.transitions import Created, create
 
 MODELS: dict[str, Any] = {
     "m": {"PrimaryContainer": {"Image": "i", "ModelDataUrl": "s3://b/k"}},
@@ -103,3 +104,25 @@ def test_a_list_is_filtered_by_status_and_part_of_the_name() -> None:
     }
     found = page(LISTING, documents, {"NameContains": "RANK", "StatusEquals": "InService"})
     assert [entry["EndpointName"] for entry in found["Endpoints"]] == ["ranker-a"]
+
+
+@pytest.mark.parametrize("time", ["CreationTime", "LastModifiedTime"])
+def test_a_list_is_filtered_by_each_of_its_times(time: str) -> None:
+    """API ListEndpoints: modified, or created, before and after the specified timestamp."""
+    documents = {
+        f"e{at}": {"EndpointName": f"e{at}", "CreationTime": 0.0, "LastModifiedTime": 0.0} | {time: float(at)}
+        for at in range(1, 6)
+    }
+    found = page(LISTING, documents, {f"{time}After": 1.0, f"{time}Before": 4.0, "SortBy": "Name"})
+    assert [entry["EndpointName"] for entry in found["Endpoints"]] == ["e3", "e2"]
+
+
+def test_a_new_endpoint_tells_of_the_deployment_it_is_made_by() -> None:
+    """API DescribeEndpoint, PendingDeploymentSummary: "when the endpoint is creating or updating"."""
+    made = config(a=(1, 1)) | {"EndpointConfigName": "first"}
+    endpoint, _ = create(Created(name="e", config="first", variants=initial_variants(made)), now=5.0)
+    described = describe(endpoint, {1: new_deployment(made, MODELS, now=5.0)}, arn="arn", policy=None)
+    assert described["EndpointStatus"] == "Creating"
+    pending = described["PendingDeploymentSummary"]
+    assert (pending["EndpointConfigName"], pending["StartTime"]) == ("first", 5.0)
+    assert [variant["VariantName"] for variant in pending["ProductionVariants"]] == ["a"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -131,3 +133,15 @@ def test_a_batch_above_half_of_the_copies_is_refused(size: dict[str, Any]) -> No
     policy = {"MaximumBatchSize": size, "WaitIntervalInSeconds": 60}
     with pytest.raises(ValidationError, match="allowed: 5% to 50%"):
         component_plan({"RollingUpdatePolicy": policy}, copies=4)
+
+
+@given(copies=st.integers(2, 1000), data=st.data())
+def test_a_batch_is_exactly_as_many_copies_as_its_policy_says(copies: int, data: st.DataObject) -> None:
+    """API InferenceComponentRollingUpdatePolicy: a number of copies, or a whole percentage of them, 5 to 50 percent."""
+    batch = data.draw(st.integers(math.ceil(copies / 20), copies // 2))
+    percentage = data.draw(st.integers(5, 50))
+    of_percentage = max(1, math.floor(Fraction(copies * percentage, 100)))
+    for kind, value, expected in (("COPY_COUNT", batch, batch), ("CAPACITY_PERCENT", percentage, of_percentage)):
+        policy = {"MaximumBatchSize": {"Type": kind, "Value": value}, "WaitIntervalInSeconds": 60}
+        plan = component_plan({"RollingUpdatePolicy": policy}, copies=copies)
+        assert [round(step.share * copies) for step in plan.steps[:-1]] == list(range(expected, copies, expected))
