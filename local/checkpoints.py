@@ -81,9 +81,11 @@ class Checkpoints:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._asked.wait(), INTERVAL_S if self._keeps else None)
-            if await self._try():
-                self._asked.clear()
-            else:
+            asked = self._asked.is_set()
+            self._asked.clear()  # before: who asks while one is being written wants a later one
+            if not await self._try():
+                if asked:
+                    self._asked.set()
                 await asyncio.sleep(_RETRY_S)
 
     async def end(self) -> None:

@@ -203,6 +203,7 @@ class Faults:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with (self._path.parent / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self._seen = (0, 0)  # two files written in one tick of the disk's clock may look the same
             yield
 
     def _write(self, faults: list[Fault]) -> None:

@@ -117,6 +117,34 @@ def test_no_moment_is_taken_while_a_stack_is_being_changed(tmp_path: Path) -> No
     assert snapshot.moment() == before
 
 
+def test_a_moment_that_is_asked_for_while_one_is_written_is_taken_after_it(tmp_path: Path) -> None:
+    class Slow(Snapshot):
+        """Has something happen while it writes; who sees it asks for a moment, as a stack that was deployed does."""
+
+        def write(self, documents: Mapping[str, str], blobs: Mapping[str, bytes], *, at_s: float) -> None:
+            super().write(documents, blobs, at_s=at_s)
+            if memory.held["s3"] == "deploying":
+                memory.held = {"s3": "deployed"}
+                loop.call_soon_threadsafe(checkpoints.ask)
+            else:
+                loop.call_soon_threadsafe(written.set)
+
+    memory, snapshot = Memory(), Slow(tmp_path / "s.sqlite")
+    memory.held = {"s3": "deploying"}
+    checkpoints = Checkpoints(memory, folder=tmp_path, snapshot=snapshot, keeps=False)
+    loop, written = asyncio.new_event_loop(), asyncio.Event()
+
+    async def takes() -> None:
+        checkpoints.ask()
+        running = asyncio.create_task(checkpoints.run())
+        await asyncio.wait_for(written.wait(), 10)
+        running.cancel()
+
+    loop.run_until_complete(takes())
+    loop.close()
+    assert snapshot.read()[0]["s3"] == "deployed"
+
+
 def stack_of(state_dir: Path, *, ports: Mapping[str, int]) -> None:
     for name in ("cdk.out", "lambdas"):
         (state_dir / name).mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,18 @@ def test_a_counted_fault_is_gone_when_it_is_spent_and_not_before(tmp_path: Path)
     assert second.count == 1
     assert faults.spend(second)
     assert Faults(tmp_path).all() == ()
+
+
+def test_a_change_keeps_what_another_process_wrote_in_the_same_tick_of_the_disks_clock(tmp_path: Path) -> None:
+    ours, theirs = Faults(tmp_path), Faults(tmp_path)
+    ours.add(make("s3-503", count=2))
+    fault = ours.all()[0]
+    seen = (tmp_path / "faults.json").stat()
+    theirs.add(make("slow"))
+    assert theirs.spend(fault)  # by now the file may have its first inode again
+    os.utime(tmp_path / "faults.json", ns=(seen.st_mtime_ns, seen.st_mtime_ns))
+    ours.add(make("error"))
+    assert {held.name: held.count for held in Faults(tmp_path).all()} == {"s3-503:*": 1, "slow:*": 0, "error:*": 0}
 
 
 def test_what_many_add_at_once_is_all_there(tmp_path: Path) -> None:
