@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import signal
 import sys
+from collections.abc import Container
 from types import FrameType
 from typing import NoReturn
 
@@ -40,15 +41,14 @@ _SIGNALLED = frozenset(128 + number for number in (signal.SIGINT, *_ENDING))
 """How a shell tells that a signal ended a process; typer makes the first of a KeyboardInterrupt."""
 
 
-def build(argv: list[str]) -> typer.Typer:
-    """Give the application with the asked command imported; all of them when none was named."""
+def build(imported: Container[str]) -> typer.Typer:
+    """Give the application; commands that are not to be imported are only named, which is all that `--help` needs."""
     app = typer.Typer(
         add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help="StreamHub Inference."
     )
-    app.callback()(lambda: None)  # keeps it a group when one command alone is imported
-    asked = next((argument for argument in argv if not argument.startswith("-")), None)
     for name, (module, text) in COMMANDS.items():
-        if asked in COMMANDS and name != asked:
+        if name not in imported:
+            app.command(name, help=text)(_only_named)
             continue
         loaded = importlib.import_module(module)
         if hasattr(loaded, "app"):
@@ -58,11 +58,16 @@ def build(argv: list[str]) -> typer.Typer:
     return app
 
 
+def _only_named() -> None:
+    """Stand for a command that was not asked for."""
+
+
 def main() -> None:
     """Run `streamhub`; any signal that ends a command does so as Ctrl-C does: nothing half written stays behind."""
     received = _heard_signals()
     try:
-        build(sys.argv[1:])()
+        asked = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
+        build({asked})()
     except StreamHubError as error:
         sys.stderr.write(f"streamhub: {error}\n")
         sys.exit(1)

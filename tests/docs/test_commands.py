@@ -54,7 +54,7 @@ def _unknown(group: TyperGroup, words: list[str]) -> list[str]:
 @pytest.fixture(scope="module", name="tree")
 def tree_fixture() -> TyperGroup:
     """Give the whole command tree, as `streamhub --help` would show it."""
-    group = typer.main.get_command(build([]))
+    group = typer.main.get_command(build(COMMANDS))
     assert isinstance(group, TyperGroup)
     return group
 

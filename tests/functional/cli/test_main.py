@@ -142,6 +142,16 @@ def test_every_command_explains_itself(root: Path, command: str) -> None:
     assert "Usage" in done.stdout
 
 
+def test_the_list_of_commands_has_each_and_imports_none(root: Path) -> None:
+    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--help"], cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+    shown, imported = done.stdout.rsplit("\n", 2)[0], done.stdout.rsplit("\n", 2)[1].split()
+    assert all(f"│ {name} " in shown for name in COMMANDS)
+    assert {module for module, _ in COMMANDS.values()}.isdisjoint(imported)
+
+
 def test_check_warns_of_quotas_and_says_what_capture_costs_without_refusing(root: Path) -> None:
     done = streamhub("check", "--stage", "prod", cwd=root)
     assert (done.returncode, done.stderr) == (0, "")
