@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from cli.output import JsonFlag, emit
-from lambdas.release.controller import Controller, Status, Step
+from lambdas.release.controller import Controller
+from lambdas.release.outcome import Status, Step
 from lambdas.release.settings import Settings
 from lambdas.release.wiring import from_environment
 from serving.errors import ModelNotFoundError

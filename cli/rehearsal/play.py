@@ -20,7 +20,8 @@ from cli.rehearsal.records import EvidenceCounters, Records
 from cli.rehearsal.scenario import CONTROL, SCENARIOS
 from cli.rehearsal.score import Checkpoint, Hour, Settings, hour_of
 from cli.rehearsal.traffic import Audience, Requests
-from lambdas.release.controller import Controller, Step
+from lambdas.release.controller import Controller
+from lambdas.release.outcome import Step
 from local.manual_endpoint import ManualEndpoint, Surroundings
 from serving.aws.endpoints import SageMakerEndpointControl
 from serving.aws.traffic import traffic_of

@@ -7,10 +7,10 @@ again. So a crash at any point is repaired by the next tick, and of two controll
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from lambdas.release.outcome import Status, Step
 from lambdas.release.slots import Slots, View, refuse_leftovers
 from serving.errors import (
     EndpointError,
@@ -18,17 +18,15 @@ from serving.errors import (
     RegistryError,
     ReleaseError,
     StaleWriteError,
-    TelemetryError,
 )
 from serving.ports import AuditLog, Clock, EndpointControl, EvidenceReader, ModelRegistry, ReleaseStore
 from serving.release import transitions
 from serving.release.audit import AuditEntry
 from serving.release.decide import Decision, DecisionKind, decide
 from serving.release.policy import DEFAULT_POLICY, ReleasePolicy, policy_for
-from serving.release.standing import standing
+from serving.release.standing import seen, standing
 from serving.release.state import ReleaseRecord, ReleaseState
 from serving.spec import ModelSpec, Slot, StageSpec
-from serving.telemetry.evidence import StageEvidence
 
 PRODUCTION_ALIAS = "production"
 _FORWARD = {DecisionKind.ADVANCE, DecisionKind.PROMOTE}
@@ -36,29 +34,6 @@ _FORWARD = {DecisionKind.ADVANCE, DecisionKind.PROMOTE}
 
 class _Command(Protocol):
     def __call__(self, record: ReleaseRecord, *, actor: str, reason: str, now: datetime) -> ReleaseRecord: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What a tick or a command did: the record now, the decision (None for a command), and what is still to come."""
-
-    record: ReleaseRecord
-    decision: Decision | None = None
-    moved: bool = False
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """A release as it stands: what a tick would decide now, and whether the endpoint follows the record."""
-
-    record: ReleaseRecord
-    decision: Decision
-    endpoint: View
-    weights: Mapping[Slot, float]
-    diverged: bool
-    evidence: StageEvidence | None
-    note: str = ""
 
 
 class Controller:
@@ -192,7 +167,7 @@ class Controller:
         slots, record = self._slots(model), self._store.get(model)
         if record is None:
             return None
-        evidence, unread = self._seen(record)
+        evidence, unread = seen(record, self._evidence.read)
         view = slots.look()
         found = standing(
             record, evidence, self._policy(record), weights=view.weights, now=self._time(since=record.updated_at)
@@ -222,7 +197,7 @@ class Controller:
             if late:
                 return Step(record=record, notes=(*notes, late))
             self._write(AuditEntry(before=record, record=settled, policy=policy))
-        evidence, unread = self._seen(settled)
+        evidence, unread = seen(settled, self._evidence.read)
         decision = decide(settled, evidence, policy, now)
         if decision.kind in _FORWARD:
             share = transitions.next_share(settled, decision, policy)
@@ -289,14 +264,6 @@ class Controller:
                 f"the production of the record; a rollback restores what was before: set the weights first"
             )
         return view
-
-    def _seen(self, record: ReleaseRecord) -> tuple[StageEvidence | None, str]:
-        if not record.live:
-            return None, ""
-        try:
-            return self._evidence.read(record), ""
-        except TelemetryError as error:
-            return None, f"evidence cannot be read, which never counts as good: {error}"
 
     def _finish(self, slots: Slots, ended: ReleaseRecord) -> str:
         """Do what comes before the record may say that the release ended; say what could not be done."""

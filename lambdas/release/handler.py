@@ -7,7 +7,8 @@ import logging
 from functools import cache
 from typing import Any
 
-from lambdas.release.controller import Controller, Step
+from lambdas.release.controller import Controller
+from lambdas.release.outcome import Step
 from lambdas.release.wiring import from_environment
 from serving.errors import ReleaseError, StreamHubError
 

@@ -17,12 +17,11 @@ from local.page.document import (
     short,
     thinned,
 )
-from serving.errors import TelemetryError
 from serving.ports import EvidenceReader, ReleaseStore
 from serving.release.audit import AuditEntry
 from serving.release.gates import uplift_gate
 from serving.release.policy import ReleasePolicy, policy_for
-from serving.release.standing import standing
+from serving.release.standing import seen, standing
 from serving.release.state import ReleaseRecord
 from serving.spec import SLOTS, ModelSpec, Slot, endpoint_name
 from serving.telemetry.evidence import StageEvidence
@@ -69,7 +68,7 @@ class ReleaseReader:
     def _release(self, record: ReleaseRecord, weights: Mapping[Slot, float], now: datetime) -> Release:
         spec = self._models[record.model].release
         policy = policy_for(spec, name=record.policy)
-        evidence, note = self._seen(record)
+        evidence, note = seen(record, self._evidence.read)
         found = standing(record, evidence, policy, weights=weights, now=now)
         history = [entry for entry in self._entries(record) if entry.record.release_id == record.release_id]
         return Release(
@@ -100,14 +99,6 @@ class ReleaseReader:
             looks=thinned(self._all_looks(record, history, evidence, policy, now), MAX_LOOKS),
             transitions=[_transition(entry) for entry in history],
         )
-
-    def _seen(self, record: ReleaseRecord) -> tuple[StageEvidence | None, str]:
-        if not record.live:
-            return None, ""
-        try:
-            return self._evidence.read(record), ""
-        except TelemetryError as error:
-            return None, f"evidence cannot be read, which never counts as good: {error}"
 
     def _entries(self, record: ReleaseRecord) -> Sequence[AuditEntry]:
         version, entries = self._history.get(record.model, (0, ()))

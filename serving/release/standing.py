@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from serving.errors import TelemetryError
 from serving.release.decide import Decision, decide
 from serving.release.policy import ReleasePolicy
 from serving.release.state import ReleaseRecord
@@ -38,3 +39,13 @@ def standing(
         weights=desired,
         diverged=not same_weights(weights, desired),
     )
+
+
+def seen(record: ReleaseRecord, read: Callable[[ReleaseRecord], StageEvidence]) -> tuple[StageEvidence | None, str]:
+    """Read a live release's evidence; None and why where it cannot be read, and nothing at all once it has ended."""
+    if not record.live:
+        return None, ""
+    try:
+        return read(record), ""
+    except TelemetryError as error:
+        return None, f"evidence cannot be read, which never counts as good: {error}"

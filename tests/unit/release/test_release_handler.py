@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lambdas.release import handler
-from lambdas.release.controller import Step
+from lambdas.release.outcome import Step
 from serving.errors import ReleaseError
 
 
