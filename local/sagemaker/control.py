@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from local.aws_json import Handler, Json, ValidationError
 from local.clock import Clock
@@ -16,6 +16,7 @@ from local.sagemaker.deployment import (
     new_deployment,
     retained,
 )
+from local.sagemaker.endpoint import Fleet, Variant
 from local.sagemaker.fleet import Fleets
 from local.sagemaker.listing import Listing, page, part
 from local.sagemaker.plan import paced, plan_of
@@ -151,6 +152,8 @@ class ControlPlane:
         policy = call.get("DeploymentConfig")
         if policy is None and call.get("RetainDeploymentConfig", False):
             policy = self._store.policies.get(name)
+        if policy and fleet is not None:
+            _refuse_other_names(fleet, variants)
         instances = sum(variant.count for variant in variants)
         plan = paced(plan_of(policy, instances=instances, variants=len(variants)), self._bake_pace)
         self._remember_policy(name, call, keeps=call.get("RetainDeploymentConfig", False))
@@ -264,6 +267,16 @@ class ControlPlane:
         self._store.tags.pop(arn, None)
         self._store.save()
         return {}
+
+
+def _refuse_other_names(fleet: Fleet, variants: Iterable[Variant]) -> None:
+    """Refuse a policy for other variants than there are (guide, *deployment-guardrails-exclusions*)."""
+    now, then = ({variant.name for variant in each} for each in (fleet.variants, variants))
+    if now != then:
+        raise ValidationError(
+            f"DeploymentConfig: got variants {', '.join(sorted(then))}; allowed: those of the old endpoint "
+            f"configuration, {', '.join(sorted(now))}; leave DeploymentConfig out or keep the names"
+        )
 
 
 def _instance_types(config: Json) -> dict[str, str | None]:

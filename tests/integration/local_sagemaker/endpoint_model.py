@@ -82,6 +82,12 @@ class Documented:
         """Only an endpoint in service takes another config, weights or counts."""
         return name in self.endpoints and self.endpoints[name].status == "InService"
 
+    def may_deploy(self, name: str, numbers: Numbers, policy: Policy) -> bool:
+        """A policy is for the variants that there are (guide, *deployment-guardrails-exclusions*)."""
+        if not self.may_change(name):
+            return False
+        return policy == Policy() or numbers.keys() == self.endpoints[name].current.keys()
+
     def create(self, name: str, config: str, numbers: Numbers) -> None:
         self.endpoints[name] = Known(status="Creating", config=config, coming=Coming(config, numbers, Policy()))
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from botocore.exceptions import ClientError
@@ -127,3 +128,18 @@ def test_a_new_fleet_whose_archive_a_restart_cannot_find_leaves_the_old_one_serv
         assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
         assert "Failed to download model data" in described["FailureReason"]
         assert answers(aws, endpoint, 20) == {"v2": 20}
+
+
+@pytest.mark.parametrize("names", [["b"], ["a", "b"]], ids=["another", "one more"])
+def test_a_policy_is_for_the_variants_that_there_are(aws: Any, names: list[str]) -> None:
+    """Guide, *deployment-guardrails-exclusions*: the new config must have the same variant name as the old one."""
+    model = aws.model(aws.archive("v2"))
+    endpoint = aws.endpoint(aws.config({"a": model}, {"a": 1}))
+    before = aws.sm.describe_endpoint(EndpointName=endpoint)
+    config = aws.config(dict.fromkeys(names, model), dict.fromkeys(names, 1))
+    call = {"EndpointName": endpoint, "EndpointConfigName": config}
+    with pytest.raises(ClientError, match=f"got variants {', '.join(names)}; allowed: .* a; "):
+        aws.sm.update_endpoint(**call, DeploymentConfig=policy("CANARY", CanarySize=50))
+    assert aws.sm.describe_endpoint(EndpointName=endpoint) == before | {"ResponseMetadata": ANY}
+    aws.sm.update_endpoint(**call)
+    assert aws.settled(endpoint)["EndpointConfigName"] == config

@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
 from typing import Any, cast
 
@@ -164,14 +165,21 @@ class Story(RuleBasedStateMachine):
         kept=st.sets(st.sampled_from(["weight", "count"])),
         healthy=HEALTHY,
         rings=st.booleans(),
+        renames=st.integers(0, 3),
     )
-    def update(self, *, name: str, numbers: Any, policy: Policy, kept: set[str], healthy: Any, rings: Any) -> None:
+    def update(
+        self, *, name: str, numbers: Any, policy: Policy, kept: set[str], healthy: Any, rings: Any, renames: int
+    ) -> None:
+        known = self.documented.endpoints.get(name)
+        if renames and known is not None and known.current:
+            numbers = dict(zip(sorted(known.current), cycle(numbers.values()), strict=False))
         config = self.config(numbers)
         properties = {"weight": "DesiredWeight", "count": "DesiredInstanceCount"}
         excluded = [{"VariantPropertyType": kind} for key, kind in properties.items() if key not in kept]
         retain = {"RetainAllVariantProperties": True, "ExcludeRetainedVariantProperties": excluded} if kept else {}
-        allowed = self.documented.may_change(name)
-        call = {"EndpointName": name, "EndpointConfigName": config, "DeploymentConfig": deployment_config(policy)}
+        allowed = self.documented.may_deploy(name, numbers, policy)
+        call = {"EndpointName": name, "EndpointConfigName": config}
+        call |= {} if policy == Policy() else {"DeploymentConfig": deployment_config(policy)}
         if self.ask(allowed=allowed, operation="UpdateEndpoint", **call, **retain):
             self.documented.update(name, config, numbers, policy, kept)
             self._settle(name, healthy)

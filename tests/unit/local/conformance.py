@@ -72,7 +72,8 @@ ROWS = (
     ),
     Row(
         what="blue/green: all at once, canary, linear; rolling",
-        aws="traffic in steps, a wait after each; sizes within bounds; rolling for one variant (guide, guardrails)",
+        aws="traffic in steps, a wait after each; sizes within bounds; rolling for one variant; variants keep their "
+        "names (guide, guardrails)",
         here="same shares; waits 60 times as short, or by `--pace`; a share is one of requests, not of whole instances",
         client="boto3",
         held_by=(_PLAN, "test_a_policy_is_its_steps_of_traffic"),
