@@ -8,6 +8,8 @@ With `ministack_adapter` and `ministack_metrics` the only module that touches mi
 from __future__ import annotations
 
 import importlib
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -37,6 +39,7 @@ HOOKS: Final[dict[str, tuple[str, ...]]] = {
         "_put_composite_alarm",
         "_transition_composite",
         "_delete_alarms",
+        "_evict_old_metrics",
         *ministack_metrics.HOOKS,
     ),
     _EVENTS: ("_put_events",),
@@ -44,6 +47,7 @@ HOOKS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Every name of ministack that this module touches, beside the provisioner of AWS::CloudWatch::Alarm."""
 
+_EVICTION_S: Final = 60.0
 Handler = Callable[..., Answer]
 _EXPRESSION = {"Namespace": "metric math", "MetricName": "expression"}
 """What ministack is told of an alarm on metric math, which it does not know."""
@@ -66,7 +70,21 @@ def install() -> None:
         store._transition_composite = _told_of_composite(store._transition_composite)
         store._get_metric_data = ministack_metrics.get_metric_data
         store._get_metric_statistics = ministack_metrics.get_metric_statistics
+        store._evict_old_metrics = seldom(store._evict_old_metrics)
     _keep_whole_templates()
+
+
+def seldom(work: Callable[[], None], *, now: Callable[[], float] = time.monotonic) -> Callable[[], None]:
+    """Give work that is done once a minute at most: ministack copies all that was ever published at each request."""
+    done_s = -math.inf
+
+    def perhaps() -> None:
+        nonlocal done_s
+        if now() - done_s >= _EVICTION_S:
+            done_s = now()
+            work()
+
+    return perhaps
 
 
 class CloudWatch:

@@ -16,7 +16,7 @@ from local import ministack_adapter
 from local.alarm_watch import AlarmWatch
 from local.clock import SystemClock
 from local.ministack_adapter import HOOKS
-from local.ministack_cloudwatch import CloudWatch
+from local.ministack_cloudwatch import CloudWatch, seldom
 from local.resource_types import Target, resource_types
 from serving.errors import LocalStackError
 
@@ -265,6 +265,16 @@ def test_a_template_whose_metric_math_is_wrong_is_refused_when_it_is_deployed() 
     with pytest.raises(LocalStackError, match="Function 'NOSUCH' not found"):
         alarm["create"]("Alarm", math_properties("NOSUCH(errors)", 1), "stack")
     assert CloudWatch(region=REGION, account=ACCOUNT).alarms() == []
+
+
+def test_old_metrics_are_looked_for_once_a_minute_however_many_requests_come() -> None:
+    looked: list[float] = []
+    at = 0.0
+    evict = seldom(lambda: looked.append(at), now=lambda: at)
+    for tenths in range(3001):
+        at = tenths / 10
+        evict()
+    assert looked == [0.0, 60.0, 120.0, 180.0, 240.0, 300.0]
 
 
 def test_an_alarm_that_cannot_be_evaluated_leaves_the_others_alone(
