@@ -16,6 +16,7 @@ from serving.errors import EndpointError
 
 _CHUNK = 1 << 20
 _MAX_REASON = 1024
+_MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Archives:
         self._s3 = s3
         self._folder = folder
         self._known: dict[tuple[str, str], Archive] = {}
+        for half in folder.glob(".*.part"):  # of a service that was killed
+            half.unlink()
 
     def fetch(self, uri: str) -> Archive:
         """Give the archive of an S3 URI, downloading it unless these very bytes lie here.
@@ -94,5 +97,7 @@ class Archives:
             scratch.replace(path)
         finally:
             scratch.unlink(missing_ok=True)
-        self._known[seen] = Archive(path=path, sha256=digest.hexdigest())
-        return self._known[seen]
+        archive = self._known[seen] = Archive(path=path, sha256=digest.hexdigest())
+        if len(self._known) > _MOST_KNOWN:
+            self._known.pop(next(iter(self._known)), None)  # it is only fetched again
+        return archive

@@ -86,6 +86,18 @@ class ModelServer:
         """Launch it in the background until it is ready: after a restart its endpoint is in service already."""
         self._watch = asyncio.create_task(self._keep_alive(timeout_s))
 
+    async def ready(self, timeout_s: float) -> None:
+        """Return when it is ready, which it may not be again yet.
+
+        Raises:
+            EndpointError: it is not in time, or it ends.
+
+        """
+        try:
+            await asyncio.wait_for(self._reachable(), timeout_s)
+        except TimeoutError as error:
+            raise EndpointError(self._unhealthy(error, timeout_s)) from error
+
     async def retire(self) -> None:
         """End the process once every request that was sent its way has its answer, or the time for it is over."""
         with contextlib.suppress(TimeoutError):
@@ -280,6 +292,12 @@ class ModelServers:
                     server.start_later(timeout_s)
                 self._servers[key] = server
             server.users += 1
+            if wait:  # others may have started it, and it may be down
+                try:
+                    await server.ready(timeout_s)
+                except BaseException:
+                    await self.release([server])
+                    raise
             return server
 
     async def release(self, servers: Iterable[ModelServer]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -354,3 +355,16 @@ def test_a_model_has_one_container_however_little_is_said_of_it(aws: Any) -> Non
     assert "names no archive" in aws.sm.describe_endpoint(EndpointName=endpoint)["FailureReason"]
     both = {"PrimaryContainer": {"Image": "i"}, "Containers": [{"Image": "i"}]}
     assert "got 2 containers" in refusal(aws.sm.create_model, ModelName="both", **both)[1]
+
+
+def test_a_container_that_others_share_must_be_healthy_for_a_new_endpoint_too(start: Any) -> None:
+    """API DescribeEndpoint: InService is available to process requests; guide: a container must pass its ping."""
+    with start() as aws:
+        model = aws.model(aws.archive("v2"))
+        aws.endpoint_named("before", aws.config({"a": model}, {"a": 1}))
+    broken = (sys.executable, "-c", "raise SystemExit('no such device')")
+    with start(server_command=broken, startup_timeout_s=1) as aws:
+        assert aws.settled("before")["EndpointStatus"] == "InService"
+        described = aws.sm.describe_endpoint(EndpointName=aws.endpoint(aws.config({"a": model}, {"a": 1})))
+        assert described["EndpointStatus"] == "Failed"
+        assert "did not pass the ping health check" in described["FailureReason"]

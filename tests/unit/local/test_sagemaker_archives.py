@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.response import StreamingBody
 
+from local.sagemaker import archives as archives_module
 from local.sagemaker.archives import Archive, Archives, archive_uri
 from local.sagemaker.servers import server_key
 from serving.errors import EndpointError
@@ -54,6 +55,25 @@ def test_a_broken_download_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(EndpointError, match="Failed to download model data"):
         Archives(bucket, tmp_path).fetch(URI)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_half_an_archive_that_a_killed_service_left_is_gone_and_whole_ones_stay(tmp_path: Path) -> None:
+    whole = Archives(Bucket(b"one"), tmp_path).fetch(URI)
+    (tmp_path / ".0123.part").write_bytes(b"half")
+    Archives(Bucket(b"one"), tmp_path)
+    assert list(tmp_path.iterdir()) == [whole.path]
+
+
+def test_an_archive_that_is_no_longer_remembered_is_the_same_when_it_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives_module, "_MOST_KNOWN", 1)
+    archives = Archives(Bucket(b"one"), tmp_path)
+    first = archives.fetch(URI)
+    archives.fetch("s3://registry/models/other/model.tar.gz")
+    again = archives.fetch(URI)
+    assert again == first
+    assert again is not first
 
 
 @pytest.mark.parametrize(
