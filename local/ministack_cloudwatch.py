@@ -30,6 +30,7 @@ _PROVISIONERS = "ministack.services.cloudformation.provisioners"
 HOOKS: Final[dict[str, tuple[str, ...]]] = {
     _CLOUDWATCH: (
         "_alarms",
+        "_composite_alarms",
         "_metrics",
         "_dims_key",
         "_evaluate_alarm",
@@ -174,7 +175,8 @@ def _told(handler: Handler) -> Handler:
             request = wire.request(params, data)
         except ValidationError as error:
             return wire.refused(str(error))
-        alarm = _module(_CLOUDWATCH)._alarms.get(request["AlarmName"]) or {}
+        name, store = request["AlarmName"], _module(_CLOUDWATCH)
+        alarm = store._alarms.get(name) or store._composite_alarms.get(name) or {}
         before = str(alarm.get("StateValue"))
         answer = handler(params, data, is_cbor, is_json)
         if alarm and alarm["StateValue"] != before:

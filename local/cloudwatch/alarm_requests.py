@@ -22,6 +22,9 @@ _COMPARISONS: Final = (
 )
 _BANDS: Final = ("GreaterThanUpperThreshold", "LessThanLowerThreshold", "LessThanLowerOrGreaterThanUpperThreshold")
 _TREATMENTS: Final = ("breaching", "notBreaching", "ignore", "missing")
+_ACTIONS: Final = ("AlarmActions", "OKActions", "InsufficientDataActions")
+_ACTED: Final = (":sns:", ":autoscaling:")
+"""Whose actions are taken here; functions, instances and incidents hear nothing."""
 _MOST_METRICS = _MOST_EXPRESSIONS = 10
 _HIGH_RESOLUTION_S: Final = (10, 20, 30)
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -71,11 +74,14 @@ def check_composite_alarm(request: Mapping[str, Any]) -> None:
     """Refuse a PutCompositeAlarm that would act otherwise than on AWS.
 
     Raises:
-        RequestError: it suppresses actions.
+        RequestError: it suppresses actions, or has some that nobody would take.
 
     """
+    problems = list(_actions(request))
     if request.get("ActionsSuppressor"):
-        raise RequestError("ActionsSuppressor: suppressed actions are not in the local stack.")
+        problems.append("ActionsSuppressor: suppressed actions are not in the local stack.")
+    if problems:
+        raise RequestError(" ".join(problems))
 
 
 def _problems(request: Mapping[str, Any]) -> Iterator[str]:
@@ -90,7 +96,15 @@ def _problems(request: Mapping[str, Any]) -> Iterator[str]:
     if (request.get("TreatMissingData") or "missing") not in _TREATMENTS:
         yield f"TreatMissingData: got {request['TreatMissingData']}; allowed: {', '.join(_TREATMENTS)}."
     yield from _period_counts(request)
+    yield from _actions(request)
     yield from _several_metrics(request) if request.get("Metrics") else _one_metric(request)
+
+
+def _actions(request: Mapping[str, Any]) -> Iterator[str]:
+    for name in _ACTIONS:
+        for action in request.get(name) or ():
+            if not any(service in action for service in _ACTED):
+                yield f"{name}: got {action}; allowed in the local stack: a topic of SNS, a scaling policy."
 
 
 def _period_counts(request: Mapping[str, Any]) -> Iterator[str]:

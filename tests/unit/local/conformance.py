@@ -332,7 +332,8 @@ ROWS = (
     Row(
         what="PutMetricAlarm with what CloudWatch refuses",
         aws="ValidationError",
-        here="same; so are SEARCH, anomaly bands, trimmed statistics and suppressed actions, which are not here",
+        here="same, in templates too; so are SEARCH, anomaly bands, trimmed statistics, suppressed actions and "
+        "actions but topics and scaling policies, which are not here",
         client="boto3, the query protocol",
         held_by=(_ALARM_REQUESTS, "test_what_it_refuses_is_refused_by_name"),
     ),

@@ -177,6 +177,11 @@ def test_a_change_of_a_composite_alarm_is_an_event_too(cloudwatch: Any, monkeypa
         ("both", "OK", "ALARM"),
     ]
     assert seen.count((ALARM, "INSUFFICIENT_DATA", "ALARM")) == 1
+    for _ in range(2):
+        by_hand = {"AlarmName": "both", "StateValue": "OK", "StateReason": "by hand"}
+        assert cloudwatch._set_alarm_state({}, by_hand, False, True)[0] == 200
+    assert seen[-1] == ("both", "ALARM", "OK")
+    assert len([change for change in seen if change[0] == "both"]) == 3
 
 
 @pytest.mark.usefixtures("cloudwatch")

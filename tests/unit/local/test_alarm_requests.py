@@ -123,6 +123,18 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert all(word in str(caught.value) for word in ("Threshold", "Period", "EvaluationPeriods"))
 
 
+@pytest.mark.parametrize("name", ["AlarmActions", "OKActions", "InsufficientDataActions"])
+def test_an_action_that_nobody_would_take_is_refused_by_name(name: str) -> None:
+    topic = "arn:aws:sns:us-east-1:123456789012:t"
+    policy = "arn:aws:autoscaling:us-east-1:123456789012:scalingPolicy:1:resource/sagemaker/e:policyName/p"
+    check_metric_alarm(on_metric(**{name: [topic, policy]}))
+    check_composite_alarm({"AlarmName": "c", "AlarmRule": "ALARM(a)", name: [topic]})
+    for action in ("arn:aws:lambda:us-east-1:123456789012:function:f", "arn:aws:automate:us-east-1:ec2:reboot"):
+        for check, request in ((check_metric_alarm, on_metric()), (check_composite_alarm, {"AlarmName": "c"})):
+            with pytest.raises(RequestError, match=f"{name}: got {action}"):
+                check({**request, name: [topic, action]})
+
+
 def test_suppressed_actions_are_refused_by_name() -> None:
     check_composite_alarm({"AlarmName": "a", "AlarmRule": "ALARM(b)"})
     with pytest.raises(RequestError, match="ActionsSuppressor"):
