@@ -10,8 +10,9 @@ from pathlib import Path
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
-from cli.main import COMMANDS
+from cli.main import COMMANDS, build
 
 
 def streamhub(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -136,10 +137,10 @@ def test_an_endpoint_that_is_no_url_is_one_line(root: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(root: Path, command: str) -> None:
-    done = streamhub(command, "--help", cwd=root)
-    assert done.returncode == 0
-    assert "Usage" in done.stdout
+def test_every_command_explains_itself(command: str) -> None:
+    done = CliRunner().invoke(build({command}), [command, "--help"])
+    assert done.exit_code == 0
+    assert f" {command} [OPTIONS]" in done.stdout
 
 
 def test_the_list_of_commands_has_each_and_imports_none(root: Path) -> None:
