@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import escape
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+
+@dataclass(slots=True)
+class _Flat:
+    """Parameters whose names begin alike: the text of the one that ends here, and the others by what comes next."""
+
+    text: str | None = None
+    parts: dict[str, _Flat] = field(default_factory=dict)
 
 
 def structured(params: Mapping[str, str], shape: Shape) -> dict[str, Any]:
@@ -18,7 +26,13 @@ def structured(params: Mapping[str, str], shape: Shape) -> dict[str, Any]:
         shape: the operation's input.
 
     """
-    found = _value(params, shape, "")
+    root = _Flat()
+    for name, text in params.items():
+        place = root
+        for part in name.split("."):
+            place = place.parts.setdefault(part, _Flat())
+        place.text = text
+    found = _value(root, shape)
     return found if isinstance(found, dict) else {}
 
 
@@ -43,22 +57,16 @@ def as_xml(value: Any, shape: Shape) -> str:  # noqa: ANN401 - any answer
     return escape(str(value))
 
 
-def _value(params: Mapping[str, str], shape: Shape, path: str) -> Any:  # noqa: ANN401 - any parameter
+def _value(flat: _Flat, shape: Shape) -> Any:  # noqa: ANN401 - any parameter
     if isinstance(shape, StructureShape):
-        members = {
-            name: _value(params, member, f"{path}.{name}" if path else name) for name, member in shape.members.items()
-        }
-        given = {name: value for name, value in members.items() if value is not None}
-        return given if given or not path else None
+        members = shape.members.items()
+        found = {name: _value(flat.parts[name], member) for name, member in members if name in flat.parts}
+        return {name: value for name, value in found.items() if value is not None} or None
     if isinstance(shape, ListShape):
-        numbers = sorted({int(found[1]) for name in params if (found := _index(path).match(name))})
-        items = [_value(params, shape.member, f"{path}.member.{number}") for number in numbers]
-        return items or None
-    return _scalar(params[path], shape.type_name) if path in params else None
-
-
-def _index(path: str) -> re.Pattern[str]:
-    return re.compile(rf"{re.escape(path)}\.member\.([0-9]+)(?:\.|$)", re.ASCII)
+        entries = flat.parts["member"].parts if "member" in flat.parts else {}
+        numbers = sorted((name for name in entries if name.isascii() and name.isdecimal()), key=lambda n: (len(n), n))
+        return [_value(entries[number], shape.member) for number in numbers] or None
+    return _scalar(flat.text, shape.type_name) if flat.text is not None else None
 
 
 def _scalar(text: str, kind: str) -> Any:  # noqa: ANN401 - any parameter

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.model import Shape
+from botocore.serialize import create_serializer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from local.aws_json import service_model
 from local.cloudwatch.alarm_requests import RequestError, check_composite_alarm, check_metric_alarm
@@ -186,3 +190,52 @@ def test_flat_parameters_are_the_structure_that_they_flatten() -> None:
         ],
     }
     assert structured({}, shape_of("PutMetricAlarm")) == {}
+
+
+class ReadOnce(dict[str, str]):
+    """Parameters that may be gone through a single time: whoever searches them for each list does it again."""
+
+    def items(self) -> Any:
+        assert not self.__dict__.setdefault("read", [])
+        self.__dict__["read"].append(True)
+        return super().items()
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("gone through again")
+
+
+@given(
+    queries=st.lists(
+        st.fixed_dictionaries(
+            {"Id": st.text("abc1", min_size=1, max_size=4)},
+            optional={
+                "Expression": st.text(max_size=5),
+                "ReturnData": st.booleans(),
+                "MetricStat": st.fixed_dictionaries(
+                    {
+                        "Metric": st.fixed_dictionaries(
+                            {},
+                            optional={
+                                "MetricName": st.text(max_size=3),
+                                "Dimensions": st.lists(
+                                    st.fixed_dictionaries({"Name": st.text(max_size=3), "Value": st.text(max_size=3)}),
+                                    min_size=1,
+                                    max_size=3,
+                                ),
+                            },
+                        ).filter(bool),
+                        "Period": st.integers(1, 86_400),
+                        "Stat": st.text(max_size=3),
+                    }
+                ),
+            },
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_what_botocore_flattens_is_put_together_again_in_one_go(queries: list[dict[str, Any]]) -> None:
+    model = service_model("cloudwatch").operation_model("GetMetricData")
+    flatten = create_serializer("query", include_validation=False)
+    body = flatten.serialize_to_request({"MetricDataQueries": queries}, model)["body"]
+    assert structured(ReadOnce(body), model.input_shape) == {"MetricDataQueries": queries}
