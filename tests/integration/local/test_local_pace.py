@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from local.clock import MAX_PACE
 from local.stack import LocalStack
 from serving.aws import clock
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 ENDPOINT = "streamhub-dev-recommendation-ranker"
@@ -48,15 +48,6 @@ def stack_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield Client(stack.env)
 
 
-def until(holds: Callable[[], Any], *, seconds: float) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := holds():
-            return found
-        time.sleep(0.5)
-    raise AssertionError(f"not within {seconds} s")
-
-
 def test_drift_runs_every_hour_of_the_stack_over_what_was_captured_in_that_hour(stack: Client) -> None:
     cloudwatch, runtime = stack.of("cloudwatch"), stack.of("sagemaker-runtime")
     began = stack.now()
@@ -76,7 +67,7 @@ def test_drift_runs_every_hour_of_the_stack_over_what_was_captured_in_that_hour(
         )
         return [point["Timestamp"] for point in found["Datapoints"]]
 
-    windows = until(scored, seconds=120)
+    windows = until(scored, within_s=120, every_s=0.5)
     assert all(window.minute == 0 and window > began.astimezone(UTC) - timedelta(hours=2) for window in windows)
 
 
@@ -85,7 +76,7 @@ def test_statuses_metrics_and_captures_are_of_the_stacks_time(stack: Client) -> 
     before = stack.now()
     wanted = [{"VariantName": "b", "DesiredWeight": 0.25}]
     sagemaker.update_endpoint_weights_and_capacities(EndpointName=ENDPOINT, DesiredWeightsAndCapacities=wanted)
-    described = until(lambda: settled(sagemaker), seconds=60)
+    described = until(lambda: settled(sagemaker), within_s=60)
     assert before <= described["LastModifiedTime"] <= stack.now()
     keys = [
         found["Key"]

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from botocore.config import Config
 
 from local.faults import Faults
+from tests.waiting import until
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 
@@ -90,16 +90,6 @@ def aws_fixture(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterato
             yield Aws(json.loads(line)["port"], state)
         finally:
             process.terminate()
-
-
-def until(done: Callable[[], Any], *, within_s: float = 60.0) -> Any:
-    """Give the first true value; what is awaited is another process's work."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if found := done():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not within {within_s:g} s")
 
 
 @pytest.fixture(name="until", scope="session")
