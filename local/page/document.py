@@ -58,13 +58,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One endpoint; `budget_p99_ms` is None where no model's spec has one for it."""
+    """One endpoint; `budget_p99_ms` is None where no model's spec has one for it, `period_s` that of its points."""
 
     name: str
     model: str
     status: str
     failure: str
     budget_p99_ms: float | None
+    period_s: int
     variants: Sequence[Variant]
 
 
@@ -102,7 +103,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A model's release as `streamhub release status` gives it; `min_uplift` is None without a click metric."""
+    """A model's release as `streamhub release status` gives it; `min_uplift` is None without a click metric.
+
+    Of one that is `terminal`, `decision`, `rule` and `gates` are those that ended it; no gates where a person did.
+    """
 
     model: str
     release_id: str

@@ -78,7 +78,10 @@ class EndpointReader:
             pairs, start=now - self._recent, end=now, period_s=round(self._recent.total_seconds()) * _WHOLE
         )
         shown = self._metrics(pairs, start=now - self._shown, end=now, period_s=self._period_s)
-        endpoints = [_endpoint(one, self._known.get(one["EndpointName"]), lately, shown, now) for one in found]
+        endpoints = [
+            _endpoint(one, self._known.get(one["EndpointName"]), lately, shown, now, period_s=self._period_s)
+            for one in found
+        ]
         return endpoints, max(0, len(names) - MAX_ENDPOINTS) + sum(
             max(0, len(_all_variants(one)) - MAX_VARIANTS) for one in found
         )
@@ -126,6 +129,8 @@ def _endpoint(
     lately: Mapping[tuple[str, str], Series],
     shown: Mapping[tuple[str, str], Series],
     now: datetime,
+    *,
+    period_s: int,
 ) -> Endpoint:
     name, variants = described["EndpointName"], _variants(described)
     current = sum(variant.get("CurrentWeight", 0.0) for variant in _all_variants(described))
@@ -136,6 +141,7 @@ def _endpoint(
         status=described["EndpointStatus"],
         failure=short(described.get("FailureReason", "")),
         budget_p99_ms=known.model.slo.p99_ms if known is not None else None,
+        period_s=period_s,
         variants=[
             Variant(
                 name=variant["VariantName"],

@@ -19,6 +19,7 @@ from local.page.document import (
 )
 from serving.ports import EvidenceReader, ReleaseStore
 from serving.release.audit import AuditEntry
+from serving.release.decide import Decision
 from serving.release.gates import uplift_gate
 from serving.release.policy import ReleasePolicy, policy_for
 from serving.release.standing import seen, standing
@@ -71,6 +72,9 @@ class ReleaseReader:
         evidence, note = seen(record, self._evidence.read)
         found = standing(record, evidence, policy, weights=weights, now=now)
         history = [entry for entry in self._entries(record) if entry.record.release_id == record.release_id]
+        decision = found.decision
+        if record.terminal:
+            decision = _ending(history) or decision
         return Release(
             model=record.model,
             release_id=short(record.release_id),
@@ -87,11 +91,10 @@ class ReleaseReader:
             reason=short(record.reason),
             started_at=record.started_at,
             updated_at=record.updated_at,
-            decision=found.decision.kind.value,
-            rule=short(found.decision.rule),
+            decision=decision.kind.value,
+            rule=short(decision.rule),
             gates=[
-                Gate(name=gate.gate, verdict=gate.verdict.value, text=short(gate.text))
-                for gate in found.decision.reasons
+                Gate(name=gate.gate, verdict=gate.verdict.value, text=short(gate.text)) for gate in decision.reasons
             ],
             follows=not found.diverged,
             note=short(note),
@@ -125,6 +128,13 @@ class ReleaseReader:
         if evidence is not None:
             _keep(kept, _look(record, evidence, policy, now))
         return sorted(kept.values(), key=lambda look: look.at)
+
+
+def _ending(history: Sequence[AuditEntry]) -> Decision | None:
+    """Give what the controller decided when the release ended; None where a person ended it."""
+    # the newest entry of a promotion and of a rollback only says that the endpoint has followed
+    ends = [entry for entry in history if entry.decision is not None or not entry.record.terminal]
+    return ends[0].decision if ends else None
 
 
 def _keep(kept: dict[str, Look], look: Look | None) -> None:

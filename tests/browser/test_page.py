@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -11,7 +12,19 @@ from playwright.sync_api import Page, expect
 from local.page.document import Problem, State
 from local.page.traffic import Burst
 from tests.browser.visits import DESKTOP, IN_CHROMIUM, PHONE, Visitor
-from tests.fakes.page import RANKER, alarm, empty_state, endpoint, feature, full_state, release, variant, window
+from tests.fakes.page import (
+    NOW,
+    RANKER,
+    alarm,
+    empty_state,
+    endpoint,
+    feature,
+    full_state,
+    point,
+    release,
+    variant,
+    window,
+)
 
 HOSTILE = "<img src=x onerror=alert(1)>&amp;'\"</script><script>alert(2)</script>"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -78,6 +91,46 @@ def test_each_plot_says_its_newest_numbers_and_has_them_all_in_a_table(visit: Vi
         assert "Newest: " in str(plots.nth(index).get_attribute("aria-label"))
         figure.locator("summary").click()
         assert figure.locator("tbody tr").count() >= 12
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_a_line_of_latency_breaks_where_a_minute_had_no_traffic(visit: Visitor, width: int) -> None:
+    def drawn(*seconds_ago: int) -> tuple[list[int], int]:
+        one = replace(variant("a", "2.0.0", 1.0, p99_ms=6.0), points=[point(ago, p99_ms=6.0) for ago in seconds_ago])
+        at = NOW + timedelta(seconds=len(seen.asked))
+        seen.show(replace(full_state(), at=at, endpoints=[endpoint(RANKER, "recommendation_ranker", 12.0, one)]))
+        expect(seen.page.locator("#place")).to_contain_text(f"{at:%H:%M:%S}")
+        figure = seen.page.locator("#endpoints figure svg.plot")
+        lines = [str(line.get_attribute("d")) for line in figure.locator("path.line").all()]
+        assert len(lines) == 2, "p50 and p99"
+        return [line.count("M") for line in lines], figure.locator("circle.dot").count()
+
+    seen = visit(width=width)
+    assert drawn(90, 75, 60, 45, 30, 15) == ([1, 1], 2)
+    assert drawn(90, 75, 15) == ([1, 1], 2), "three quiet periods are no minute"
+    assert drawn(300, 285, 210, 195, 30, 15) == ([3, 3], 2)
+    assert drawn(300, 285, 210, 30, 15) == ([3, 3], 4), "a point that no line reaches has a mark"
+    assert "A line breaks where there was no traffic for a minute." in seen.text("#endpoints figcaption")
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert problems_of_fit(seen.page) == []
+    assert seen.faults == []
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_a_release_that_ended_shows_the_gates_that_ended_it(visit: Visitor, width: int) -> None:
+    ended = replace(release(), state="rolled-back", terminal=True, decision="roll-back", rule="a guardrail is broken")
+    seen = visit(replace(full_state(), releases=[ended]), width=width)
+    gates = seen.page.get_by_role("table", name="Gates of the release of recommendation_ranker")
+    assert gates.locator("tbody tr").count() == len(ended.gates)
+    assert "p99 31.0 ms, production's 8.2 ms" in gates.inner_text()
+    assert "It ended with these gates: a guardrail is broken" in seen.text("#releases")
+    assert "A tick now" not in seen.text("#releases")
+    results = Axe().run(seen.page, options={"runOnly": RULES})
+    assert results.violations_count == 0, results.generate_report()
+    assert problems_of_fit(seen.page) == []
+    seen.show(replace(full_state(), releases=[replace(ended, gates=[])]))
+    expect(gates).to_have_count(0)
+    assert "ended with" not in seen.text("#releases")
 
 
 def test_traffic_and_faults_need_no_mouse(visit: Visitor) -> None:

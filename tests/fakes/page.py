@@ -73,6 +73,7 @@ def endpoint(name: str, model: str, budget: float | None, *variants: Variant, st
         status=status,
         failure="",
         budget_p99_ms=budget,
+        period_s=15,
         variants=variants,
     )
 

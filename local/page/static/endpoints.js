@@ -5,6 +5,8 @@ import { latencyPlot, legend } from "./plot.js";
 import { badge, clock, count, details, empty, ms, none, percent, plural, table, troubles } from "./words.js";
 
 const SHOWN_ROWS = 12;
+// a line is drawn on over fewer periods without traffic than these: a minute of a watch
+const GAP_PERIODS = 4;
 const STYLES = ["a", "b", "c", "d"];
 
 export function endpointsOf(state, width) {
@@ -68,8 +70,9 @@ function latency(endpoint, state, width) {
   const to = Math.max(Date.parse(state.at), ...series.flatMap((one) => one.points.map(([at]) => at)));
   const from = Math.min(...series.flatMap((one) => one.points.map(([at]) => at)), to - 1000);
   return h("figure", {},
-    latencyPlot({ label: summary(endpoint, measured), series, limit: endpoint.budget_p99_ms, from, to, width, tick: clock }),
-    h("figcaption", {}, legend(measured.flatMap(({ name, style }) => [[style, `${name} p99`], [`${style} thin`, `${name} p50`]]))),
+    latencyPlot({ label: summary(endpoint, measured), series, limit: endpoint.budget_p99_ms, from, to, gap: 1000 * GAP_PERIODS * endpoint.period_s, width, tick: clock }),
+    h("figcaption", {}, legend(measured.flatMap(({ name, style }) => [[style, `${name} p99`], [`${style} thin`, `${name} p50`]])),
+      h("p", { class: "quiet" }, "A line breaks where there was no traffic for a minute.")),
     details(`latency ${endpoint.name}`, "The numbers of this plot", numbers(endpoint, measured)));
 }
 

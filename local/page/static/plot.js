@@ -8,8 +8,9 @@ const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 22;
 
-/** Latency over time on a logarithmic axis, against a limit. Series: {name, style, points: [[ms since epoch, value]]}. */
-export function latencyPlot({ label, series, limit, from, to, width, tick }) {
+/** Latency over time on a logarithmic axis, against a limit. Series: {style, points: [[ms since epoch, value]]}.
+ * A line breaks where its points are more than `gap` milliseconds apart. */
+export function latencyPlot({ label, series, limit, from, to, gap, width, tick }) {
   const values = series.flatMap((one) => one.points.map(([, value]) => value)).concat(limit ?? []);
   const low = Math.min(...values) / 1.6;
   const high = Math.max(...values) * 1.4;
@@ -23,7 +24,7 @@ export function latencyPlot({ label, series, limit, from, to, width, tick }) {
       s("line", { class: "limit", x1: LEFT, x2: width - RIGHT, y1: at(limit), y2: at(limit) }),
       s("text", { class: "limit-label", x: width - RIGHT, y: at(limit) - 4, "text-anchor": "end" }, `budget ${limit} ms`),
     ],
-    series.map((one) => curve(one, x, at)),
+    series.map((one) => curve(one, x, at, gap)),
   ]);
 }
 
@@ -106,13 +107,15 @@ function times(from, to, x, tick) {
     s("text", { class: "tick", x: x(time), y: HEIGHT - 6, "text-anchor": anchor }, tick(time)));
 }
 
-function curve({ style, points }, x, y) {
+function curve({ style, points }, x, y, gap = Infinity) {
   if (points.length === 0) return null;
-  const path = points.map(([time, value], index) => `${index ? "L" : "M"}${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-  const [time, value] = points.at(-1);
+  const begins = (index) => index === 0 || points[index][0] - points[index - 1][0] > gap;
+  const path = points.map(([time, value], index) => `${begins(index) ? "M" : "L"}${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  // the newest point has a mark, and so has one that no line reaches
+  const marked = points.filter((_, index) => index === points.length - 1 || (begins(index) && begins(index + 1)));
   return [
     s("path", { class: `line ${style}`, d: path }),
-    s("circle", { class: `dot ${style}`, cx: x(time), cy: y(value), r: 2.6 }),
+    marked.map(([time, value]) => s("circle", { class: `dot ${style}`, cx: x(time), cy: y(value), r: 2.6 })),
   ];
 }
 

@@ -43,8 +43,9 @@ function steps(release) {
 }
 
 function gates(release) {
-  if (release.terminal) return null;
-  const said = h("p", {}, h("strong", {}, `A tick now would ${release.decision.replace("-", " ")}: `), release.rule);
+  if (release.terminal && release.gates.length === 0) return null;
+  const lead = release.terminal ? "It ended with these gates: " : `A tick now would ${release.decision.replace("-", " ")}: `;
+  const said = h("p", {}, h("strong", {}, lead), release.rule);
   if (release.gates.length === 0) return said;
   const rows = release.gates.map((gate) => [gate.name, badge(gate.verdict), gate.text]);
   return [said, table(`Gates of the release of ${release.model}`, [["Gate"], ["Verdict"], ["Why"]], rows, { hidden: true })];

@@ -13,7 +13,7 @@ from local.page.document import MAX_LOOKS, MAX_RELEASES, MAX_TEXT
 from local.page.releases import ReleaseReader
 from serving.errors import TelemetryError
 from serving.release.audit import AuditEntry
-from serving.release.decide import decide
+from serving.release.decide import DecisionKind, decide
 from serving.release.gates import uplift_gate
 from serving.release.policy import policy_for
 from serving.release.state import ReleaseRecord, ReleaseState
@@ -177,3 +177,31 @@ def test_history_is_read_again_only_after_a_move() -> None:
     stored.record = record(version=7)
     page.read(ENDPOINTS, NOW)
     assert stored.histories == 2
+
+
+def test_a_release_that_ended_keeps_the_gates_that_ended_it() -> None:
+    live = record()
+    waits = decide(live, seen(), POLICY, NOW + timedelta(hours=30))
+    decision = replace(waits, kind=DecisionKind.ROLL_BACK, rule="a guardrail is broken")
+    rolling = record(ReleaseState.ROLLING_BACK, version=3)
+    over = record(ReleaseState.ROLLED_BACK, version=4)
+    followed = AuditEntry(before=rolling, record=over, policy=POLICY)
+    decided = AuditEntry(before=live, record=rolling, policy=POLICY, decision=decision, evidence=seen())
+    ramped = AuditEntry(before=live, record=live, policy=POLICY, decision=replace(decision, reasons=()))
+    [release], *_ = reader(Stored(record=over, entries=[followed, decided, ramped])).read(ENDPOINTS, NOW)
+    assert (release.decision, release.rule) == ("roll-back", decision.rule)
+    assert [gate.text for gate in release.gates] == [gate.text[:MAX_TEXT] for gate in decision.reasons] != []
+
+
+def test_gates_of_an_earlier_move_are_not_those_of_a_release_that_a_person_ended() -> None:
+    live, over = record(), record(ReleaseState.ROLLED_BACK, version=4)
+    rolling = record(ReleaseState.ROLLING_BACK, version=3)
+    earlier = decide(live, seen(), POLICY, NOW + timedelta(hours=30))
+    assert earlier.reasons
+    entries = [
+        AuditEntry(before=rolling, record=over, policy=POLICY),
+        AuditEntry(before=live, record=rolling, policy=POLICY),
+        AuditEntry(before=live, record=live, policy=POLICY, decision=earlier),
+    ]
+    [release], *_ = reader(Stored(record=over, entries=entries)).read(ENDPOINTS, NOW)
+    assert release.gates == []
