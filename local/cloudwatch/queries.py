@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from local.cloudwatch.math_evaluation import Request, evaluate
@@ -176,15 +177,14 @@ def _needs(query: Query) -> frozenset[str]:
 
 
 def _ordered(queries: Mapping[str, Query]) -> tuple[Query, ...]:
-    ordered: dict[str, Query] = {}
-    left = dict(queries)
-    while left:
-        ready = [query for query in left.values() if _needs(query) <= ordered.keys()]
-        if not ready:
-            raise MathError(f"Error in expression '{next(iter(left))}': it depends on itself")
-        for query in ready:
-            ordered[query.id] = left.pop(query.id)
-    return tuple(ordered.values())
+    sorter = TopologicalSorter[str](dict.fromkeys(queries, ()))  # METRICS gives metrics in the order of the request
+    for name, query in queries.items():
+        sorter.add(name, *sorted(_needs(query)))
+    try:
+        names = tuple(sorter.static_order())
+    except CycleError as error:
+        raise MathError(f"Error in expression '{error.args[1][0]}': it depends on itself") from error
+    return tuple(queries[name] for name in names)
 
 
 def _ids(documents: Sequence[Mapping[str, Any]]) -> str:

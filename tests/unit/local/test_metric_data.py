@@ -69,6 +69,24 @@ def test_expressions_may_name_expressions_that_come_later() -> None:
     assert found.values == [6.0, 10.0]
 
 
+@pytest.mark.parametrize("first", [["Errors", "Requests"], ["Requests", "Errors"]])
+def test_metrics_are_in_the_order_of_the_request_whatever_expression_names_them_before(first: list[str]) -> None:
+    metrics = [query(name.lower(), metric=name, ReturnData=False) for name in first]
+    swapped = query("sum", Expression=f"{first[1].lower()} + {first[0].lower()}", ReturnData=False)
+    [found] = asked(swapped, query("first", Expression="FIRST(METRICS())"), *metrics)
+    [alone] = asked(query("m", metric=first[0]))
+    assert found.values == alone.values
+
+
+def test_queries_that_name_each_other_in_a_long_row_are_evaluated_and_a_ring_of_them_is_refused() -> None:
+    row = [query(f"e{place}", Expression=f"e{place + 1} + 0", ReturnData=place == 0) for place in range(498)]
+    [found] = asked(*row, query("e498", metric="Requests", ReturnData=False))
+    [alone] = asked(query("m", metric="Requests"))
+    assert found.values == alone.values
+    with pytest.raises(MathError, match="depends on itself"):
+        asked(*row, query("e498", Expression="e0"))
+
+
 def test_the_end_is_excluded_and_the_start_lies_in_the_first_period() -> None:
     [found] = asked(query("requests", metric="Requests"), start=30, end=125)
     assert (found.timestamps, found.values) == ([BEGIN, BEGIN + 60], [40.0, 20.0])
