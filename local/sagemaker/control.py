@@ -176,6 +176,8 @@ class ControlPlane:
                 f'The variant name(s) "{", ".join(unknown)}" is/are not present within endpoint configuration '
                 f'"{endpoint.config}".'
             )
+        if any("ServerlessUpdateConfig" in change for change in call["DesiredWeightsAndCapacities"]):
+            raise ValidationError("ServerlessUpdateConfig: not in the local SageMaker; leave it out")
         self._fleets.rescale(name, Rescaled(changes=changes))
         return {"EndpointArn": self._store.arn("endpoint", name)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +60,8 @@ def _wanted(name: str, document: Json, call: Json, *, status: str) -> bool:
 def _start(token: str | None) -> int:
     if token is None:
         return 0
-    try:
-        return int(base64.urlsafe_b64decode(token.encode()))
-    except (binascii.Error, ValueError) as error:
-        raise ValidationError("Invalid pagination token.") from error
+    with contextlib.suppress(binascii.Error, ValueError):
+        start = int(base64.urlsafe_b64decode(token.encode()))
+        if start > 0:
+            return start
+    raise ValidationError("Invalid pagination token.")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from botocore.exceptions import ClientError
@@ -368,3 +369,14 @@ def test_a_container_that_others_share_must_be_healthy_for_a_new_endpoint_too(st
         described = aws.sm.describe_endpoint(EndpointName=aws.endpoint(aws.config({"a": model}, {"a": 1})))
         assert described["EndpointStatus"] == "Failed"
         assert "did not pass the ping health check" in described["FailureReason"]
+
+
+def test_a_concurrency_that_nothing_here_has_is_refused_and_changes_no_weight(aws: Any) -> None:
+    """API DesiredWeightAndCapacity: ServerlessUpdateConfig is of serverless variants, which are refused by name."""
+    endpoint = aws.endpoint(aws.config({"a": aws.model(aws.archive("v2"))}, {"a": 1}))
+    before = aws.sm.describe_endpoint(EndpointName=endpoint)
+    change = [{"VariantName": "a", "DesiredWeight": 3, "ServerlessUpdateConfig": {"MaxConcurrency": 2}}]
+    call = {"EndpointName": endpoint, "DesiredWeightsAndCapacities": change}
+    code, message = refusal(aws.sm.update_endpoint_weights_and_capacities, **call)
+    assert (code, message.partition(":")[0]) == ("ValidationException", "ServerlessUpdateConfig")
+    assert aws.sm.describe_endpoint(EndpointName=endpoint) == before | {"ResponseMetadata": ANY}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local.aws_json import ValidationError
 from local.sagemaker.deployment import capture_summary, describe, initial_variants, new_deployment, retained
 from local.sagemaker.endpoint import Fleet, Variant
 from local.sagemaker.listing import Listing, page
@@ -126,3 +127,9 @@ def test_a_new_endpoint_tells_of_the_deployment_it_is_made_by() -> None:
     pending = described["PendingDeploymentSummary"]
     assert (pending["EndpointConfigName"], pending["StartTime"]) == ("first", 5.0)
     assert [variant["VariantName"] for variant in pending["ProductionVariants"]] == ["a"]
+
+
+@pytest.mark.parametrize("token", ["", "!", "LTU=", "MA==", "eA=="], ids=["none", "not base64", "-5", "0", "x"])
+def test_a_token_that_no_answer_gave_is_refused(token: str) -> None:
+    with pytest.raises(ValidationError, match=r"^Invalid pagination token\.$"):
+        page(LISTING, {}, {"NextToken": token})
