@@ -55,6 +55,7 @@ class FunctionRoles:
         caller = Caller(
             account=account,
             role=role.rpartition("/")[2],
+            path=f"{role.partition(':role')[2].rpartition('/')[0]}/",
             session=str(function["FunctionName"]),
             function_arn=arn,
         )

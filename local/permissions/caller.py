@@ -13,10 +13,11 @@ from local.permissions.policy import Statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A session of a role, as Lambda makes it for a function."""
+    """A session of a role, as Lambda makes it for a function; `path` is the role's, which its own ARN alone has."""
 
     account: str
     role: str
+    path: str = "/"
     session: str
     function_arn: str
 
@@ -31,7 +32,7 @@ class Caller:
         The loopback address stands for the TLS connection that the call would be: aws:SecureTransport is true.
         """
         return {
-            "aws:principalarn": (f"arn:aws:iam::{self.account}:role/{self.role}",),
+            "aws:principalarn": (f"arn:aws:iam::{self.account}:role{self.path}{self.role}",),
             "aws:principalaccount": (self.account,),
             "aws:principaltype": ("AssumedRole",),
             "aws:resourceaccount": (self.account,),

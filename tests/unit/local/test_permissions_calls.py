@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -317,6 +318,15 @@ def test_the_keys_that_every_request_has_are_known_and_time_is_what_the_clock_sa
     assert context["aws:currenttime"] == ("2020-09-13T12:26:40Z",)
     assert context["aws:epochtime"] == ("1600000000",)
     assert context["aws:viaawsservice"] == context["aws:principalisawsservice"] == ("false",)
+
+
+def test_a_roles_path_is_in_its_arn_and_not_in_its_sessions() -> None:
+    """IAM User Guide, "IAM identifiers": friendly names and paths."""
+    told = replace(CALLER, path="/team/")
+    assert told.context(region="us-east-1", now_s=0)["aws:principalarn"] == (
+        "arn:aws:iam::123456789012:role/team/role",
+    )
+    assert told.arn == CALLER.arn == "arn:aws:sts::123456789012:assumed-role/role/f"
 
 
 @pytest.mark.parametrize(("at_s", "allowed"), [(1_599_999_999.0, True), (1_600_000_001.0, False)])
