@@ -56,7 +56,7 @@ FULL = Pace(
 FAST = Pace(
     name="fast",
     deploys=False,
-    better=Looks(canary=1_200, decision=2_400, further=400, at_most=12),
+    better=Looks(canary=1_200, decision=1_200, further=400, at_most=12),
     worse=Looks(canary=1_200, decision=_WORSE_DECISION, further=400, at_most=12),
     after=100,
     others=10,
@@ -66,7 +66,7 @@ FAST = Pace(
     visits_a_window=300,
     shortened=(
         "no cdk deploy where an earlier stack was deployed from the same inputs: it is brought back",
-        "one look a stage of a release where the whole demo looks more often",
+        "the first look of a stage is a late one, where the whole demo looks often",
         "one fault of four: no slow endpoint, no cache that is down, no deployment of unhealthy containers",
         "half the requests in a window of drift, fewer on the other routes and after each scene",
         "no calls of the HTTP API's Lambda function",
