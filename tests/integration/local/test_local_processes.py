@@ -163,8 +163,9 @@ def test_a_program_of_the_deployment_ends_with_who_runs_it(root: Path, tmp_path:
     log = tmp_path / "step.log"
     with subprocess.Popen([sys.executable, "-c", DEPLOYER, str(tmp_path)], cwd=root) as deployer:
         wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
+        session = int(log.read_text())  # each program leads a session of its own
+        assert session_members(session)
         deployer.kill()
-    session = int(log.read_text())  # each program leads a session of its own
     wait_until(lambda: session_members(session) == [])
 
 

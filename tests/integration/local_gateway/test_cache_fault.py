@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,7 +69,13 @@ def test_the_server_goes_on_when_who_stopped_it_ends(
 
 
 def test_a_server_that_is_gone_is_no_error(server: tuple[int, int], tmp_path: Path) -> None:
-    _, pid = server
-    faults = Faults(tmp_path / "faults")
+    port, pid = server
+    faults, gone = Faults(tmp_path / "faults"), pid + 4_000_000
+    with pytest.raises(ProcessLookupError):
+        os.kill(gone, 0)
     faults.add(make("cache"))
-    CacheFault(faults, pid + 4_000_000).look()
+    fault = CacheFault(faults, gone)
+    fault.look()
+    faults.remove("cache:*")
+    fault.look()
+    assert valkey.answers(port), "nothing else was stopped"

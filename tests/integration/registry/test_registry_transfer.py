@@ -64,6 +64,7 @@ def test_requests_that_s3_refuses_for_a_moment_are_sent_again(s3: S3Server, buck
     s3.fault("refuse", times=3)
     pushed(s3, bucket, tmp_path)
     registry_at(s3.url, bucket).verify("toy", "1.0.0")
+    assert s3.client.get_object(**blob(bucket))["Body"].read() == BYTES
 
 
 @pytest.mark.parametrize("after", range(1, 14))
@@ -71,6 +72,7 @@ def test_a_push_survives_that_any_one_answer_is_lost(s3: S3Server, bucket: str, 
     s3.fault("break", after=after)
     pushed(s3, bucket, tmp_path)
     registry_at(s3.url, bucket).verify("toy", "1.0.0")
+    assert s3.client.get_object(**blob(bucket))["Body"].read() == BYTES
 
 
 def test_parts_of_other_bytes_are_not_taken_for_ours(s3: S3Server, bucket: str, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -289,8 +288,13 @@ def test_any_value_in_any_field_is_taken_or_refused_in_lines(
         inner = inner[parent]
     inner[last] = value
     files = torchserve_files(document) if kind == "torchserve" else bento_files(document)
-    with suppress(PackagingError):
-        write_context(write_folder(files, tmp_path / "in"), base=BASE, out_dir=tmp_path / "out")
+    source, out, lines = write_folder(files, tmp_path / "in"), tmp_path / "out", list[str]()
+    try:
+        write_context(source, base=BASE, out_dir=out)
+    except PackagingError as error:
+        lines = str(error).splitlines()
+    written = list(out.iterdir()) if out.exists() else []
+    assert bool(lines) != bool(written), lines
 
 
 @pytest.mark.parametrize("kind", ["torchserve", "bentoml"])

@@ -56,11 +56,18 @@ def test_a_flood_is_cut_and_the_next_line_says_by_how_much() -> None:
 
 def test_nobody_waits_for_a_reader_who_does_not_read() -> None:
     stuck = threading.Event()
-    journal = Journal(slow_ms=1000, write=lambda _: stuck.wait(60) and None, clock=iter(range(100_000)).__next__)
+    written: list[bytes] = []
+
+    def late(line: bytes) -> None:
+        assert stuck.wait(60), "who tells waited for the reader"
+        written.append(line)
+
+    journal = Journal(slow_ms=1000, write=late, clock=iter(range(100_000)).__next__)
     for _ in range(5_000):  # a second passes before each, so only the queue's bound ends it
         journal.failed(status=400, **ASKED)
     stuck.set()
     journal.close()
+    assert 0 < len(written) < 5_000, "what nobody reads is cut"
 
 
 def test_a_closed_stderr_ends_the_log_and_nothing_else() -> None:
