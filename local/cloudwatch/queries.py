@@ -11,7 +11,7 @@ from typing import Any, Final
 from local.cloudwatch.math_evaluation import Request, evaluate
 from local.cloudwatch.math_syntax import Node, parse, references
 from local.cloudwatch.math_values import MathError, Series, Value
-from local.cloudwatch.samples import Statistic, checked_period
+from local.cloudwatch.samples import Statistic
 from serving.errors import LocalStackError
 
 _ID: Final = re.compile(r"[a-z][A-Za-z0-9_]*", re.ASCII)
@@ -154,9 +154,11 @@ def _query(document: Mapping[str, Any]) -> Query:
 def _metric(name: str, stat: Mapping[str, Any]) -> Metric:
     try:
         statistic = Statistic.named(str(stat.get("Stat", "")))
-        period_s = checked_period(float(stat["Period"]))
     except LocalStackError as error:
         raise MathError(f"'{name}': {error}") from error
+    period_s = float(stat["Period"])
+    if period_s <= 0:  # CloudWatch takes fewer; the stack's page asks for a quarter of a minute times the pace
+        raise MathError(f"'{name}': Period: got {period_s:g}; allowed: 1 or more")
     unit = {"Unit": stat["Unit"]} if stat.get("Unit") else {}
     return Metric(key={**stat["Metric"], **unit}, statistic=statistic, period_s=period_s)
 

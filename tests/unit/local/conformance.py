@@ -340,7 +340,7 @@ ROWS = (
     Row(
         what="GetMetricData, GetMetricStatistics",
         aws="metrics with exactly these dimensions, percentiles; GetMetricData also expressions, the newest first",
-        here="same; the whole answer is one page; a percentile is a value that was seen",
+        here="same; the whole answer is one page, of any period; a percentile is a value that was seen",
         client="boto3 and its paginator, the query protocol",
         held_by=(_ALARM_CALLS, "test_metric_data_has_expressions_percentiles_and_exact_dimensions"),
     ),
