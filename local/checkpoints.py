@@ -103,9 +103,10 @@ class Checkpoints:
         async with self._writing:
             if self._held.changes():
                 return False
+            at_s = time.time()  # before: who asks from here on is to get a later one
             documents, blobs = self._held.capture()
             ours = {f"{_OURS}{file.name}": file.read_text(encoding="utf-8") for file in _files(self._folder)}
-            await asyncio.to_thread(self._snapshot.write, documents | ours, blobs, at_s=time.time())
+            await asyncio.to_thread(self._snapshot.write, documents | ours, blobs, at_s=at_s)
         return True
 
     async def _try(self) -> bool:

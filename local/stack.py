@@ -300,9 +300,9 @@ class LocalStack:
     def _take_moment(self) -> None:
         """Have what the services hold written."""
         snapshot = keeping.snapshot_of(self._state_dir)
-        before = snapshot.moment()
+        asked_s = time.time()
         os.kill(self._state().services["gateway"].pid, TAKE_MOMENT)
-        self._wait_for(lambda _: snapshot.moment() != before, what="snapshot")
+        self._wait_for(lambda _: (snapshot.moment() or (0, 0.0))[1] >= asked_s, what="snapshot")
 
     def _answering_ports(self) -> dict[str, int]:
         return {name: service.port for name, service in self._state().services.items()}

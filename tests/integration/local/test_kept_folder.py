@@ -145,6 +145,22 @@ def test_a_moment_that_is_asked_for_while_one_is_written_is_taken_after_it(tmp_p
     assert snapshot.read()[0]["s3"] == "deployed"
 
 
+def test_a_moment_is_dated_before_anything_of_it_is_looked_at(tmp_path: Path) -> None:
+    """Who asks at a time, and finds a moment of that time or later, has in it all that was there when it asked."""
+    looked: list[float] = []
+
+    class Watched(Memory):
+        def capture(self) -> tuple[dict[str, str], dict[str, bytes]]:
+            looked.append(time.time())
+            return super().capture()
+
+    snapshot = Snapshot(tmp_path / "s.sqlite")
+    asyncio.run(Checkpoints(Watched(), folder=tmp_path, snapshot=snapshot, keeps=True).take())
+    found = snapshot.moment()
+    assert found is not None
+    assert found[1] <= looked[0]
+
+
 def stack_of(state_dir: Path, *, ports: Mapping[str, int]) -> None:
     for name in ("cdk.out", "lambdas"):
         (state_dir / name).mkdir(parents=True)
