@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import uvloop  # noqa: F401 - keeps the socket class that it finds: not that of a test in which sockets are forbidden
 from hypothesis import settings
 
 import serving  # noqa: F401 - silences ONNX Runtime before any test imports it
