@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import yaml
 
 from model_packaging.archive import Member
 from model_packaging.container_app import ContainerApp, content_problems, plain_names
+from model_packaging.foreign_yaml import read_yaml
 from model_packaging.requirements import requirement_problems
 from serving.errors import PackagingError
 
@@ -87,11 +87,10 @@ def bento_app(folder: Path, *, api: str | None, entry: bytes) -> ContainerApp:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            document = yaml.safe_load(file.read(_MAX_BENTO_BYTES))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        document = read_yaml(path, max_bytes=_MAX_BENTO_BYTES)
+    except (OSError, ValueError) as error:
         raise PackagingError(
-            f"{BENTO}: got no readable file ({' '.join(str(error).split())}); allowed a folder `bentoml build` wrote"
+            f"{BENTO}: got no readable file ({error}); allowed a folder `bentoml build` wrote"
         ) from None
     if not isinstance(document, dict):
         raise PackagingError(f"{BENTO}: got no mapping; allowed a folder `bentoml build` wrote; build it again")

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 import orjson
-import yaml
 
+from model_packaging.foreign_yaml import read_yaml
 from serving.errors import PackagingError
 from serving.protocol.tensors import DATATYPES
 from serving.spec.model import ModelSpec
@@ -149,13 +149,9 @@ def _differences(
 
 def _mlmodel(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            document = yaml.safe_load(file.read(_MAX_MLMODEL_BYTES))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise PackagingError(
-            f"{path}: got no readable MLmodel file ({reason}); allowed a folder MLflow wrote"
-        ) from None
+        document = read_yaml(path, max_bytes=_MAX_MLMODEL_BYTES)
+    except (OSError, ValueError) as error:
+        raise PackagingError(f"{path}: got no readable MLmodel file ({error}); allowed a folder MLflow wrote") from None
     return _table(document)
 
 
