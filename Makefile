@@ -1,8 +1,6 @@
 # The same names for people and for CI. Needs Python 3.11+ and make; everything else is set up here.
 SHELL := /bin/bash
 PYTHON ?= python3
-# tests wait for the processes that they start, so that three of them keep two cores busy
-TEST_WORKERS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() * 3 // 2)")
 STAGE ?= dev
 TORCH_SPEC ?= torch==2.13.0
 TRITON_SPEC ?= nvidia-pytriton==0.7.0 numpy==1.26.4
@@ -54,7 +52,7 @@ demo: setup ## the whole life of a model on this machine
 	@$(BIN)/streamhub demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev ## every test that needs no torch
-	$(BIN)/pytest -q --numprocesses $(TEST_WORKERS) --dist loadfile $(TEST_ARGS)
+	$(BIN)/pytest -q --numprocesses auto --dist loadfile $(TEST_ARGS)
 
 test-train: $(VENV)/.dev ## export and training tests, real clients and the short demo; installs torch by pip, beside the lock
 	$(BIN)/python -c "import torch" 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet "$(TORCH_SPEC)"
